@@ -31,10 +31,14 @@ func (x *Tensor) Sort(dim int, descending bool) (values, index *Tensor) {
 
 // Cummax returns the largest of the elements up to each one along a dimension, NaN from the first NaN on, and where they are,
 // int64; of equal ones the last. The layouts and the gradient are those of Sort.
-func (x *Tensor) Cummax(dim int) (values, index *Tensor) { return x.running("Cummax", dim, kernel.OpGt) }
+func (x *Tensor) Cummax(dim int) (values, index *Tensor) {
+	return x.running("Cummax", dim, kernel.OpGt)
+}
 
 // Cummin returns the smallest of the elements up to each one along a dimension; see Cummax.
-func (x *Tensor) Cummin(dim int) (values, index *Tensor) { return x.running("Cummin", dim, kernel.OpLt) }
+func (x *Tensor) Cummin(dim int) (values, index *Tensor) {
+	return x.running("Cummin", dim, kernel.OpLt)
+}
 
 // running returns of the elements up to each one the one that beats the others, and where it is.
 func (x *Tensor) running(op string, dim int, beats kernel.CompareOp) (values, index *Tensor) {
