@@ -107,6 +107,15 @@ func TestEdges(t *testing.T) {
 			values, index := vector(m, []int{7}, 5, 2, 2, 1, 3, 1, -inf).Redistribute(layout.Shard(0)).Cummin(0)
 			return dtensor.Stack(0, values, index.Cast(tensor.Float64))
 		}, []int{2, 7}, []float64{5, 2, 2, 1, 1, 1, -inf, 0, 1, 2, 3, 3, 5, 6}},
+		{"logarithms of powers", func(m mesh) T {
+			return dtensor.Cat(0, vector(m, []int{3}, 8, 0x1p-30, 0).Log2(), vector(m, []int{2}, 1000, -1).Log10())
+		}, []int{5}, []float64{3, -30, -inf, 3, nan}},
+		{"the far end of Erfc", func(m mesh) T { return vector(m, []int{2}, 5, -5).Erfc().Scale(1e12) },
+			[]int{2}, []float64{1.5374597944280347, 1999999999998.4626}},
+		{"the ends of inverse functions", func(m mesh) T {
+			x := vector(m, []int{4}, 1, -1, 2, 0)
+			return dtensor.Stack(0, x.Erfinv(), x.Atanh(), x.Acosh())
+		}, []int{3, 4}, []float64{inf, -inf, nan, 0, inf, -inf, nan, 0, 0, nan, math.Acosh(2), nan}},
 		{"a deviation", func(m mesh) T { return vector(m, []int{4}, 1, 3, 1, 3).Std(nil, 0, true) }, []int{1}, []float64{1}},
 	} {
 		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {

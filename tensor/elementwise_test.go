@@ -55,6 +55,27 @@ var unaryWant = map[kernel.UnaryOp]func(x float64) float64{
 	kernel.OpAtan:  func(x float64) float64 { return math.Atan2(x, 1) },
 	kernel.OpSinh:  func(x float64) float64 { return (math.Exp(x) - math.Exp(-x)) / 2 },
 	kernel.OpCosh:  func(x float64) float64 { return (math.Exp(x) + math.Exp(-x)) / 2 },
+	kernel.OpAsinh: func(x float64) float64 { return math.Copysign(math.Log(math.Abs(x)+math.Hypot(x, 1)), x) },
+	kernel.OpAcosh: func(x float64) float64 { return math.Log(x + math.Sqrt(x-1)*math.Sqrt(x+1)) },
+	kernel.OpAtanh: func(x float64) float64 { return math.Log((1+x)/(1-x)) / 2 },
+	kernel.OpErfc:  func(x float64) float64 { return 1 - math.Erf(x) },
+	kernel.OpErfinv: func(y float64) float64 {
+		if !(math.Abs(y) <= 1) {
+			return math.NaN()
+		}
+		lo, hi := -7.0, 7.0
+		for range 100 {
+			if mid := (lo + hi) / 2; math.Erf(mid) < y {
+				lo = mid
+			} else {
+				hi = mid
+			}
+		}
+		return (lo + hi) / 2
+	},
+	kernel.OpExp2:  func(x float64) float64 { return math.Pow(2, x) },
+	kernel.OpLog2:  func(x float64) float64 { return math.Log(x) / math.Ln2 },
+	kernel.OpLog10: func(x float64) float64 { return math.Log(x) / math.Ln10 },
 }
 
 // unaryOracle returns the definition of op from unaryWant.
@@ -70,9 +91,11 @@ func unaryOracle(t *testing.T, op kernel.UnaryOp) func(x float64) float64 {
 // argumentOf returns an argument for which op is a number, far from its poles: x or what is made of it.
 func argumentOf(op kernel.UnaryOp, x float64) float64 {
 	switch op {
-	case kernel.OpLog, kernel.OpLog1p, kernel.OpSqrt, kernel.OpRsqrt:
+	case kernel.OpLog, kernel.OpLog1p, kernel.OpSqrt, kernel.OpRsqrt, kernel.OpLog2, kernel.OpLog10:
 		return math.Abs(x) + 0.125
-	case kernel.OpTan, kernel.OpAsin, kernel.OpAcos:
+	case kernel.OpAcosh:
+		return math.Abs(x) + 1.125
+	case kernel.OpTan, kernel.OpAsin, kernel.OpAcos, kernel.OpAtanh, kernel.OpErfinv:
 		return 0.9 * math.Tanh(x)
 	}
 	return x

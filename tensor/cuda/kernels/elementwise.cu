@@ -155,6 +155,22 @@ static __device__ float sinh_of(float x) { return sinhf(x); }
 static __device__ double sinh_of(double x) { return sinh(x); }
 static __device__ float cosh_of(float x) { return coshf(x); }
 static __device__ double cosh_of(double x) { return cosh(x); }
+static __device__ float asinh_of(float x) { return asinhf(x); }
+static __device__ double asinh_of(double x) { return asinh(x); }
+static __device__ float acosh_of(float x) { return acoshf(x); }
+static __device__ double acosh_of(double x) { return acosh(x); }
+static __device__ float atanh_of(float x) { return atanhf(x); }
+static __device__ double atanh_of(double x) { return atanh(x); }
+static __device__ float erfc_of(float x) { return erfcf(x); }
+static __device__ double erfc_of(double x) { return erfc(x); }
+static __device__ float erfinv_of(float x) { return erfinvf(x); }
+static __device__ double erfinv_of(double x) { return erfinv(x); }
+static __device__ float exp2_of(float x) { return exp2f(x); }
+static __device__ double exp2_of(double x) { return exp2(x); }
+static __device__ float log2_of(float x) { return log2f(x); }
+static __device__ double log2_of(double x) { return log2(x); }
+static __device__ float log10_of(float x) { return log10f(x); }
+static __device__ double log10_of(double x) { return log10(x); }
 
 // CUDA's own sine and cosine keep an array on the stack, for arguments near the largest.
 // Here x = q·π/2 + r with |r| ≤ π/4 and π/2 in three parts, which is exact enough for
@@ -301,6 +317,14 @@ UNARY(ACOS, acos_of(x), -dy / sqrt_of((1 - x) * (1 + x)))
 UNARY(ATAN, atan_of(x), dy / (1 + x * x))
 UNARY(SINH, sinh_of(x), dy * cosh_of(x))
 UNARY(COSH, cosh_of(x), dy * sinh_of(x))
+UNARY(ASINH, asinh_of(x), dy / sqrt_of(x * x + 1))
+UNARY(ACOSH, acosh_of(x), dy / sqrt_of((x - 1) * (x + 1)))
+UNARY(ATANH, atanh_of(x), dy / ((1 - x) * (1 + x)))
+UNARY(ERFC, erfc_of(x), -dy * (T)1.12837916709551257390 * exp_of(-x * x))
+UNARY(ERFINV, erfinv_of(x), dy * (T)0.88622692545275801365 * exp_of(y * y)) // sqrt(pi)/2
+UNARY(EXP2, exp2_of(x), dy * y * (T)0.69314718055994530942)
+UNARY(LOG2, log2_of(x), dy / (x * (T)0.69314718055994530942))
+UNARY(LOG10, log10_of(x), dy / (x * (T)2.30258509299404568402))
 
 // unary_one returns op(x) and unary_grad_one its gradient.
 template <class T>
