@@ -21,8 +21,8 @@ type ConvConfig struct {
 	Groups   int // channels are divided into so many groups that do not mix; 0: 1
 	Bias     bool
 
-	// OutputPadding is how many elements a ConvTranspose's result has more at the end of each dimension; below Stride or
-	// Dilation.
+	// OutputPadding is how many elements a ConvTranspose's result has more at the end of each dimension. It is less than the
+	// larger of Stride and Dilation.
 	OutputPadding int
 }
 
@@ -55,7 +55,7 @@ func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
 func (c ConvConfig) filled(op string) ConvConfig {
 	c.Stride, c.Dilation, c.Groups = cmp.Or(c.Stride, 1), cmp.Or(c.Dilation, 1), cmp.Or(c.Groups, 1)
 	if min(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Groups) < 1 || c.Padding < 0 || c.In%c.Groups != 0 || c.Out%c.Groups != 0 {
-		fault.Throw(fmt.Errorf("nn: %s: %+v: all but Padding and Bias have to be positive, and channels multiples of Groups", op, c))
+		fault.Throw(fmt.Errorf("nn: %s: %+v: all but paddings and Bias have to be positive, and channels multiples of Groups", op, c))
 	}
 	return c
 }
