@@ -40,6 +40,9 @@ import (
 //	Maximum, Minimum          dy goes to the argument that was taken, half to each if equal, all to both if one is NaN
 //	Pow      da = dy·b·aᵇ⁻¹   db = dy·aᵇ·ln a, 0 where a is 0 and b not negative
 //	Remainder   da = dy       db = -dy·⌊a/b⌋
+//	Fmod     da = dy          db = -dy·trunc(a/b)
+//	FloorDivide   da = 0      db = 0
+//	Atan2    da = dy·b/(a²+b²)   db = -dy·a/(a²+b²)
 
 // Add returns a + b.
 func (a *Tensor) Add(b *Tensor) *Tensor { return binary(kernel.OpAdd, a, b) }
@@ -66,6 +69,18 @@ func (a *Tensor) Pow(b *Tensor) *Tensor { return binary(kernel.OpPow, a, b) }
 // Remainder returns what is left of a when b is taken away ⌊a/b⌋ times; it has the sign of b, as % in Python, and is exact but for
 // one rounding where the signs differ. Of integers, where b is 0 it is a.
 func (a *Tensor) Remainder(b *Tensor) *Tensor { return binary(kernel.OpRemainder, a, b) }
+
+// Fmod returns what is left of a when b is taken away trunc(a/b) times; it has the sign of a, as % in Go, and is exact. Of
+// integers, where b is 0 it is a.
+func (a *Tensor) Fmod(b *Tensor) *Tensor { return binary(kernel.OpFmod, a, b) }
+
+// FloorDivide returns the largest whole number that is not above a/b, as // in Python: of the exact quotient, where the Floor of
+// Div is that of a rounded one. Where b is 0 it is a/b, of integers 0.
+func (a *Tensor) FloorDivide(b *Tensor) *Tensor { return binary(kernel.OpFloorDivide, a, b) }
+
+// Atan2 returns the angle of the point (b, a) in radians, from -π to π: that of a/b, in the quadrant that the signs say. It
+// takes floating-point numbers. Its gradient at (0, 0) is NaN, as in PyTorch.
+func (a *Tensor) Atan2(b *Tensor) *Tensor { return binary(kernel.OpAtan2, a, b) }
 
 // integerLaw is the law of an operator on integers: their sums wrap, so that a sum with a
 // larger number, or what is the larger one negated, need not be the larger one; and
@@ -166,15 +181,25 @@ func binaryGradOf(op kernel.BinaryOp) func(g binaryGrad) (ga, gb *Tensor) {
 			}
 			return ga, gb
 		},
-		kernel.OpMaximum: func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpLt) },
-		kernel.OpMinimum: func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpGt) },
-		kernel.OpPow:     binaryGrad.power,
-		kernel.OpRemainder: func(g binaryGrad) (ga, gb *Tensor) {
-			if g.wantB {
-				w := g.widen()
-				gb = w.gy.Mul(w.a.Sub(w.y).Div(w.b).Round()).Neg()
+		kernel.OpMaximum:   func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpLt) },
+		kernel.OpMinimum:   func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpGt) },
+		kernel.OpPow:       binaryGrad.power,
+		kernel.OpRemainder: binaryGrad.rest,
+		kernel.OpFmod:      binaryGrad.rest,
+		kernel.OpFloorDivide: func(g binaryGrad) (ga, gb *Tensor) {
+			none := g.gy.Scale(0)
+			return none, none
+		},
+		kernel.OpAtan2: func(g binaryGrad) (ga, gb *Tensor) {
+			g = g.widen()
+			share := g.gy.Div(g.a.Square().Add(g.b.Square()))
+			if g.wantA {
+				ga = share.Mul(g.b)
 			}
-			return g.gy, gb
+			if g.wantB {
+				gb = share.Mul(g.a).Neg()
+			}
+			return ga, gb
 		},
 	}[op]
 }
@@ -190,6 +215,15 @@ func (g binaryGrad) largest(loses kernel.CompareOp) (ga, gb *Tensor) {
 		gb = share.MaskedFill(g.b.Compare(loses, g.a), 0)
 	}
 	return ga, gb
+}
+
+// rest is the gradient of Remainder and Fmod, y = a - q·b with a whole q that does not move: q is taken from a, y and b.
+func (g binaryGrad) rest() (ga, gb *Tensor) {
+	if g.wantB {
+		w := g.widen()
+		gb = w.gy.Mul(w.a.Sub(w.y).Div(w.b).Round()).Neg()
+	}
+	return g.gy, gb
 }
 
 // power is the gradient of Pow: b·aᵇ⁻¹, 0 where b is 0, and aᵇ·ln a, 0 where a is 0 and b not

@@ -69,6 +69,53 @@ func TestEdges(t *testing.T) {
 		}, []int{4}, []float64{inf, -inf, 1, 800 + math.Ln2}},
 		{"a padded shard", func(m mesh) T { return vector(m, []int{3}, 1, 2, 3).Redistribute(layout.Shard(0)).Pad(-1, 1, 2, 7) },
 			[]int{6}, []float64{7, 1, 2, 3, 7, 7}},
+		{"whole quotients", func(m mesh) T {
+			return vector(m, []int{8}, -5, 5, 1, 7, -7, inf, 3, 1e22).FloorDivide(vector(m, []int{8}, inf, inf, 0.1, -2, 2, 2, 0, 7))
+		}, []int{8}, []float64{-1, 0, 9, -4, -4, nan, inf, 1428571428571428683776}},
+		{"whole quotients of integers", func(m mesh) T {
+			a, b := vector(m, []int{6}, -7, 7, 7, -7, -128, 5).Cast(tensor.Int8), vector(m, []int{6}, 2, 2, -2, -2, -1, 0).Cast(tensor.Int8)
+			return a.Redistribute(layout.Shard(0)).FloorDivide(b).Cast(tensor.Float64)
+		}, []int{6}, []float64{-4, 3, -4, 3, -128, 0}},
+		{"rests with the sign of what is divided", func(m mesh) T {
+			return vector(m, []int{6}, -5, 5, 7, -7, inf, 3).Fmod(vector(m, []int{6}, inf, inf, -2, 2, 2, 0))
+		}, []int{6}, []float64{-5, 5, 1, -1, nan, nan}},
+		{"angles", func(m mesh) T {
+			y, x := vector(m, []int{6}, 0, 0, math.Copysign(0, -1), 1, -1, inf), vector(m, []int{6}, 0, -1, -1, 0, -1, inf)
+			return y.Redistribute(layout.Shard(0)).Atan2(x)
+		}, []int{6}, []float64{0, math.Pi, -math.Pi, math.Pi / 2, -3 * math.Pi / 4, math.Pi / 4}},
+		{"shifted int8", func(m mesh) T {
+			a, b := vector(m, []int{2, 1}, 100, -100).Cast(tensor.Int8), vector(m, []int{5}, 0, 1, 7, 8, -1).Cast(tensor.Int8)
+			return dtensor.Stack(0, a.ShiftLeft(b), a.ShiftRight(b)).Cast(tensor.Float64)
+		}, []int{2, 2, 5}, []float64{100, -56, 0, 0, 0, -100, 56, 0, 0, 0, 100, 50, 0, 0, 0, -100, -50, -1, -1, -1}},
+		{"shifted uint8", func(m mesh) T {
+			a, b := vector(m, []int{1}, 127).Cast(tensor.Uint8), vector(m, []int{3}, 1, 7, 8).Cast(tensor.Uint8)
+			return dtensor.Stack(0, a.ShiftLeft(b), a.ShiftRight(b)).Cast(tensor.Float64)
+		}, []int{2, 3}, []float64{254, 128, 0, 63, 0, 0}},
+		{"bits", func(m mesh) T {
+			a, b := vector(m, []int{3}, 12, -7, 5).Cast(tensor.Int16), vector(m, []int{3}, 10, 2, -1).Cast(tensor.Int16)
+			return dtensor.Stack(0, a.BitwiseAnd(b), a.BitwiseOr(b), a.BitwiseXor(b), a.BitwiseNot()).Cast(tensor.Float64)
+		}, []int{4, 3}, []float64{8, 0, 5, 14, -5, -1, 6, -5, -6, -13, 6, -6}},
+		{"bits of truths", func(m mesh) T {
+			a, b := vector(m, []int{3}, 0, 1, 1).Cast(tensor.Bool), vector(m, []int{3}, 1, 0, 1).Cast(tensor.Bool)
+			return dtensor.Stack(0, a.BitwiseAnd(b), a.BitwiseOr(b), a.BitwiseXor(b), a.BitwiseNot()).Cast(tensor.Float64)
+		}, []int{4, 3}, []float64{0, 0, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0}},
+		{"running maxima", func(m mesh) T {
+			values, index := vector(m, []int{7}, 1, 3, 3, 2, nan, 9, nan).Redistribute(layout.Shard(0)).Cummax(-1)
+			return dtensor.Stack(0, values, index.Cast(tensor.Float64))
+		}, []int{2, 7}, []float64{1, 3, 3, 3, nan, nan, nan, 0, 1, 2, 2, 4, 4, 6}},
+		{"running minima", func(m mesh) T {
+			values, index := vector(m, []int{7}, 5, 2, 2, 1, 3, 1, -inf).Redistribute(layout.Shard(0)).Cummin(0)
+			return dtensor.Stack(0, values, index.Cast(tensor.Float64))
+		}, []int{2, 7}, []float64{5, 2, 2, 1, 1, 1, -inf, 0, 1, 2, 3, 3, 5, 6}},
+		{"logarithms of powers", func(m mesh) T {
+			return dtensor.Cat(0, vector(m, []int{3}, 8, 0x1p-30, 0).Log2(), vector(m, []int{2}, 1000, -1).Log10())
+		}, []int{5}, []float64{3, -30, -inf, 3, nan}},
+		{"the far end of Erfc", func(m mesh) T { return vector(m, []int{2}, 5, -5).Erfc().Scale(1e12) },
+			[]int{2}, []float64{1.5374597944280347, 1999999999998.4626}},
+		{"the ends of inverse functions", func(m mesh) T {
+			x := vector(m, []int{4}, 1, -1, 2, 0)
+			return dtensor.Stack(0, x.Erfinv(), x.Atanh(), x.Acosh())
+		}, []int{3, 4}, []float64{inf, -inf, nan, 0, inf, -inf, nan, 0, 0, nan, math.Acosh(2), nan}},
 		{"a deviation", func(m mesh) T { return vector(m, []int{4}, 1, 3, 1, 3).Std(nil, 0, true) }, []int{1}, []float64{1}},
 	} {
 		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -102,6 +149,7 @@ func TestDimsOfScalar(t *testing.T) {
 			{name: "LogSoftmax", f: T.LogSoftmax},
 			{name: "Cumsum", f: T.Cumsum, want: 3},
 			{name: "Cumprod", f: T.Cumprod, want: 3},
+			{name: "Cummax", f: func(x T, d int) T { v, _ := x.Cummax(d); return v }, want: 3},
 			{name: "Std", f: func(x T, d int) T { return x.Std([]int{d}, 0, false) }},
 			{name: "Flip", f: func(x T, d int) T { return x.Flip(d) }, want: 3},
 			{name: "Roll", f: func(x T, d int) T { return x.Roll(1, d) }, want: 3},
@@ -147,6 +195,12 @@ func TestGradientsAtEdges(t *testing.T) {
 		{"Pow of 0 by 0", 0, 0, 0, 0, T.Pow},
 		{"Pow of 0 by -1", 0, -1, -inf, -inf, T.Pow},
 		{"Remainder with the sign of the divisor", 7, -2, 1, 4, T.Remainder},
+		{"Cummax of equals", 3, 3, 1, 1, func(x, y T) T { v, _ := dtensor.Stack(0, x, y).Cummax(0); return v.Sum(nil, false) }},
+		{"Cummin of what grows", 2, 3, 2, 0, func(x, y T) T { v, _ := dtensor.Stack(0, x, y).Cummin(0); return v.Sum(nil, false) }},
+		{"Fmod of what is negative", -7, 2, 1, 3, T.Fmod},
+		{"FloorDivide", -7, 2, 0, 0, T.FloorDivide},
+		{"Atan2 on an axis", -1, 0, 0, 1, T.Atan2},
+		{"Atan2 of nothing", 0, 0, nan, nan, T.Atan2},
 		{"LogAddExp of infinities", inf, inf, 0.5, 0.5, T.LogAddExp},
 		{"LogAddExp of nothing", -inf, 2, 0, 1, T.LogAddExp},
 		{"Std of equals", 2, 2, 0, 0, func(x, y T) T { return dtensor.Stack(0, x, y).Std(nil, 1, false) }},

@@ -42,7 +42,10 @@ func (x *Tensor) wideSum(dims []int, keepdim bool) *Tensor {
 
 // Mean returns the mean of the elements of dims: their sum over their number
 // in the global tensor, whatever the shards. Its gradient is dy over that
-// number, repeated. It throws a *LayoutError for integers.
+// number, repeated. Parts of a sharded dimension are divided before they are added
+// up, so that the last bits may differ from those of a mean on one rank: that of 30
+// ones on 4 ranks is 1.0000001. With same bits they do not. It throws a *LayoutError
+// for integers.
 func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("Mean").End()
 	if !x.DType().Float() {

@@ -1,6 +1,9 @@
 package dtensor
 
-import "github.com/gorun-spmd/gorun/tensor"
+import (
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
 
 // Sort returns the elements along a dimension in ascending order, or with descending the
 // largest first, and their positions, int64. Equal elements keep their order, and NaN is
@@ -25,6 +28,54 @@ func (x *Tensor) Sort(dim int, descending bool) (values, index *Tensor) {
 		return tensor.Sort(local, dim, descending)
 	})
 }
+
+// Cummax returns the largest of the elements up to each one along a dimension, NaN from the first NaN on, and where they are,
+// int64; of equal ones the last. The layouts and the gradient are those of Sort.
+func (x *Tensor) Cummax(dim int) (values, index *Tensor) {
+	return x.running("Cummax", dim, kernel.OpGt)
+}
+
+// Cummin returns the smallest of the elements up to each one along a dimension; see Cummax.
+func (x *Tensor) Cummin(dim int) (values, index *Tensor) {
+	return x.running("Cummin", dim, kernel.OpLt)
+}
+
+// running returns of the elements up to each one the one that beats the others, and where it is.
+func (x *Tensor) running(op string, dim int, beats kernel.CompareOp) (values, index *Tensor) {
+	defer x.spec.mesh.Span(op).End()
+	if x.NDim() == 0 {
+		values, index = x.lift().running(op, dim, beats)
+		return values.Reshape(), index.Reshape()
+	}
+	dim = x.dim(op, dim)
+	return x.ranked(op, dim, x.spec.shape[dim], func(local *tensor.Tensor) (values, index *tensor.Tensor) {
+		return runningBest(local, dim, beats)
+	})
+}
+
+// runningBest is running of a local tensor. After each pass an element is the best of so many up to it, or of all.
+func runningBest(x *tensor.Tensor, dim int, beats kernel.CompareOp) (values, index *tensor.Tensor) {
+	n := x.Dim(dim)
+	line := make([]int, x.NDim())
+	for d := range line {
+		line[d] = 1
+	}
+	line[dim] = n
+	values, index = x, tensor.Expand(tensor.Arange(x.Device(), tensor.Int64, 0, n).Reshape(line...), x.Shape()...)
+	for have := 1; have < n; have *= 2 {
+		before := func(t *tensor.Tensor) *tensor.Tensor { return tensor.Narrow(t, dim, 0, n-have) }
+		after := func(t *tensor.Tensor) *tensor.Tensor { return tensor.Narrow(t, dim, have, n-have) }
+		stays := tensor.MaskedFill(tensor.Compare(beats, before(values), after(values)), before(isNaN(values)), 1)
+		stays = tensor.MaskedFill(stays, after(isNaN(values)), 0)
+		join := func(t *tensor.Tensor) *tensor.Tensor {
+			return tensor.Cat(dim, tensor.Narrow(t, dim, 0, have), tensor.Where(stays, before(t), after(t)))
+		}
+		values, index = join(values), join(index)
+	}
+	return values, index
+}
+
+func isNaN(x *tensor.Tensor) *tensor.Tensor { return tensor.Compare(kernel.OpNe, x, x) }
 
 // ranked returns k elements along a dimension and their positions, which f chooses where
 // the dimension is whole. The gradient of the elements goes to where they were.

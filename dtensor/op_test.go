@@ -21,6 +21,8 @@ func two(f func(x, y T) T) func(in []T) T { return func(in []T) T { return f(in[
 var unaryShapes = [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}, {{0, 3}}, {{}}}
 var pairShapes = [][][]int{{{4, 8}, {4, 8}}, {{5, 3}, {3}}, {{2, 1, 3}, {5, 1}}, {{0, 3}, {3}}, {{3}, {}}}
 
+var bitShapes = [][][]int{{{4, 8}, {4, 8}}, {{5, 3}, {3}}, {{0, 3}, {3}}}
+
 var statShapes = [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}
 
 var opCases = []opCase{
@@ -54,11 +56,28 @@ var opCases = []opCase{
 	{name: "Atan", shapes: unaryShapes, f: one(T.Atan)},
 	{name: "Sinh", shapes: unaryShapes, f: one(T.Sinh)},
 	{name: "Cosh", shapes: unaryShapes, f: one(T.Cosh)},
+	{name: "Asinh", shapes: unaryShapes, f: one(T.Asinh)},
+	{name: "Acosh", shapes: unaryShapes, f: one(func(x T) T { return x.Abs().AddScalar(1.5).Acosh() })},
+	{name: "Atanh", shapes: unaryShapes, f: one(func(x T) T { return x.Tanh().Scale(0.9).Atanh() })},
+	{name: "Erfc", shapes: unaryShapes, f: one(T.Erfc)},
+	{name: "Erfinv", shapes: unaryShapes, f: one(func(x T) T { return x.Tanh().Scale(0.9).Erfinv() })},
+	{name: "Exp2", shapes: unaryShapes, f: one(T.Exp2)},
+	{name: "Log2", shapes: unaryShapes, f: one(func(x T) T { return x.Abs().AddScalar(0.5).Log2() })},
+	{name: "Log10", shapes: unaryShapes, f: one(func(x T) T { return x.Abs().AddScalar(0.5).Log10() })},
 	{name: "Floor", shapes: unaryShapes, f: one(T.Floor)},
 	{name: "Ceil", shapes: unaryShapes, f: one(T.Ceil)},
 	{name: "Round", shapes: unaryShapes, f: one(func(x T) T { return x.Scale(2).Round() })},
 	{name: "Trunc", shapes: unaryShapes, f: one(T.Trunc)},
 	{name: "Remainder", shapes: pairShapes, f: two(func(x, y T) T { return x.Remainder(y.Square().AddScalar(1)) })},
+	{name: "Fmod", shapes: pairShapes, f: two(func(x, y T) T { return x.Fmod(y.Square().AddScalar(1)) })},
+	{name: "FloorDivide", shapes: pairShapes, f: two(func(x, y T) T { return x.Scale(4).FloorDivide(y.Sign().Scale(2).AddScalar(1)) })},
+	{name: "Atan2", shapes: pairShapes, f: two(T.Atan2)},
+	{name: "BitwiseNot", shapes: [][][]int{{{5, 3}}}, dt: tensor.Int32, nograd: true, f: one(T.BitwiseNot)},
+	{name: "BitwiseAnd", shapes: bitShapes, dt: tensor.Int32, nograd: true, f: two(T.BitwiseAnd)},
+	{name: "BitwiseOr", shapes: bitShapes, dt: tensor.Int32, nograd: true, f: two(T.BitwiseOr)},
+	{name: "BitwiseXor", shapes: bitShapes, dt: tensor.Int32, nograd: true, f: two(T.BitwiseXor)},
+	{name: "ShiftLeft", shapes: bitShapes, dt: tensor.Int32, nograd: true, f: two(T.ShiftLeft)},
+	{name: "ShiftRight", shapes: bitShapes, dt: tensor.Int32, nograd: true, f: two(T.ShiftRight)},
 	{name: "ELU", shapes: unaryShapes, f: one(func(x T) T { return x.ELU(0.7) })},
 	{name: "LeakyReLU", shapes: unaryShapes, f: one(func(x T) T { return x.LeakyReLU(0.1) })},
 	{name: "Softplus", shapes: unaryShapes, f: one(T.Softplus)},
@@ -178,6 +197,9 @@ var opCases = []opCase{
 	{name: "Sort descending", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{}}}, f: one(func(x T) T { v, _ := x.Sort(-1, true); return v })},
 	{name: "Sort positions", shapes: [][][]int{{{4, 8}}, {{2, 5, 3}}}, nograd: true,
 		f: one(func(x T) T { _, i := x.Sort(1, false); return i })},
+	{name: "Cummax", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}}, f: one(func(x T) T { v, _ := x.Cummax(0); return v })},
+	{name: "Cummin", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{}}}, f: one(func(x T) T { v, _ := x.Cummin(-1); return v })},
+	{name: "Cummax positions", shapes: [][][]int{{{2, 5, 3}}}, nograd: true, f: one(func(x T) T { _, i := x.Cummax(1); return i })},
 	{name: "Roll", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Roll(2, 0).Roll(-4, 1) })},
 	{name: "Tril", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{2, 3, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Tril(1) })},
 	{name: "Triu", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{2, 3, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Triu(-1) })},
@@ -190,8 +212,7 @@ var opCases = []opCase{
 
 // Every operator gives about what it gives for the float32 values in float16 too.
 func TestOperatorsOfFloat16(t *testing.T) {
-	for _, c := range opCases {
-		c := c.of(tensor.Float16)
+	for _, c := range casesOf(t, tensor.Float16) {
 		t.Run(c.name, func(t *testing.T) { onMesh(t, []int{1}, c.nearWide) })
 	}
 }
@@ -199,8 +220,7 @@ func TestOperatorsOfFloat16(t *testing.T) {
 // Every operator gives the same for every layout of its inputs in bfloat16 too, and about
 // what it gives for the float32 values.
 func TestOperatorsOfBFloat16(t *testing.T) {
-	for _, c := range opCases {
-		c := c.of(tensor.BFloat16)
+	for _, c := range casesOf(t, tensor.BFloat16) {
 		t.Run(c.name, func(t *testing.T) {
 			onMesh(t, []int{1}, c.nearWide)
 			for _, shape := range narrowMeshes {

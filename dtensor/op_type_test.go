@@ -77,6 +77,16 @@ func typesOf(t *testing.T, name string) (list []tensor.DType) {
 	return list
 }
 
+// casesOf returns the cases of the operators that take a type, with inputs of it.
+func casesOf(t *testing.T, dt tensor.DType) (list []opCase) {
+	for _, c := range opCases {
+		if slices.Contains(typesOf(t, c.name), dt) {
+			list = append(list, c.of(dt))
+		}
+	}
+	return list
+}
+
 // inputs returns the case's inputs, replicated.
 func (c *opCase) inputs(m *dtensor.Mesh, shapes [][]int) []T {
 	in := make([]T, len(shapes))

@@ -100,6 +100,30 @@ func (x *Tensor) Sinh() *Tensor { return unary(kernel.OpSinh, x) }
 // Cosh returns the hyperbolic cosine.
 func (x *Tensor) Cosh() *Tensor { return unary(kernel.OpCosh, x) }
 
+// Asinh returns the inverse of the hyperbolic sine.
+func (x *Tensor) Asinh() *Tensor { return unary(kernel.OpAsinh, x) }
+
+// Acosh returns the inverse of the hyperbolic cosine, NaN below 1.
+func (x *Tensor) Acosh() *Tensor { return unary(kernel.OpAcosh, x) }
+
+// Atanh returns the inverse of the hyperbolic tangent, NaN unless |x| <= 1.
+func (x *Tensor) Atanh() *Tensor { return unary(kernel.OpAtanh, x) }
+
+// Erfc returns 1 - Erf(x), exact for large x too.
+func (x *Tensor) Erfc() *Tensor { return unary(kernel.OpErfc, x) }
+
+// Erfinv returns the inverse of Erf, NaN unless |x| <= 1.
+func (x *Tensor) Erfinv() *Tensor { return unary(kernel.OpErfinv, x) }
+
+// Exp2 returns 2ˣ.
+func (x *Tensor) Exp2() *Tensor { return unary(kernel.OpExp2, x) }
+
+// Log2 returns the logarithm to base 2, exact of powers of 2; NaN of a negative number.
+func (x *Tensor) Log2() *Tensor { return unary(kernel.OpLog2, x) }
+
+// Log10 returns the logarithm to base 10, NaN of a negative number.
+func (x *Tensor) Log10() *Tensor { return unary(kernel.OpLog10, x) }
+
 // laws are the laws of package kernel as package layout knows them.
 var laws = [...]layout.Law{
 	kernel.Opaque:  layout.Opaque,

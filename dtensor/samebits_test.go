@@ -46,8 +46,7 @@ func TestOperatorsOfBFloat16HaveTheSameBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("float32 goes the same ways")
 	}
-	for _, c := range opCases {
-		c := c.of(tensor.BFloat16)
+	for _, c := range casesOf(t, tensor.BFloat16) {
 		onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
 			m.SetSameBits(true)
 			for _, shapes := range c.shapes {

@@ -4,21 +4,26 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
-// A ConvConfig describes a Conv1d or Conv2d. In, Out and Kernel are needed.
+// A ConvConfig describes a Conv or a ConvTranspose. In, Out and Kernel are needed.
 type ConvConfig struct {
 	In, Out  int // channels
 	Kernel   int // K: its size along each dimension
 	Stride   int // 0: 1
-	Padding  int // zeros on each side of each dimension
+	Padding  int // zeros on each side of each dimension; of a ConvTranspose elements of the result that are left out there
 	Dilation int // how far apart the kernel's elements are; 0: 1
 	Groups   int // channels are divided into so many groups that do not mix; 0: 1
 	Bias     bool
+
+	// OutputPadding is how many elements a ConvTranspose's result has more at the end of each dimension. It is less than the
+	// larger of Stride and Dilation.
+	OutputPadding int
 }
 
 // A Conv is the cross-correlation of signals or images with kernels, as torch.nn.Conv1d
@@ -38,23 +43,52 @@ func NewConv1d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv1d
 func NewConv2d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv2d", c, 2) }
 
 func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
+	c = c.filled(op)
+	if c.OutputPadding != 0 {
+		fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; a ConvTranspose alone has it", op, c.OutputPadding))
+	}
+	weight, bias := c.params(init, dims, c.Out, c.In/c.Groups)
+	return &Conv{weight, bias, c}
+}
+
+// filled returns c with its defaults. It throws for numbers that make no convolution.
+func (c ConvConfig) filled(op string) ConvConfig {
 	c.Stride, c.Dilation, c.Groups = cmp.Or(c.Stride, 1), cmp.Or(c.Dilation, 1), cmp.Or(c.Groups, 1)
 	if min(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Groups) < 1 || c.Padding < 0 || c.In%c.Groups != 0 || c.Out%c.Groups != 0 {
-		fault.Throw(fmt.Errorf("nn: %s: %+v: all but Padding and Bias have to be positive, and channels multiples of Groups", op, c))
+		fault.Throw(fmt.Errorf("nn: %s: %+v: all but paddings and Bias have to be positive, and channels multiples of Groups", op, c))
 	}
-	shape := []int{c.Out, c.In / c.Groups}
+	return c
+}
+
+// params makes the weight, [first, second, K, …], and the bias, nil for none.
+func (c ConvConfig) params(init *Init, dims, first, second int) (weight, bias *dtensor.Tensor) {
+	shape, fan := []int{first, second}, c.In/c.Groups
 	for range dims {
-		shape = append(shape, c.Kernel)
+		shape, fan = append(shape, c.Kernel), fan*c.Kernel
 	}
-	fan := c.In / c.Groups
-	for range dims {
-		fan *= c.Kernel
-	}
-	conv := &Conv{Weight: init.Normal(1/math.Sqrt(float64(fan)), shape, "", layout.Replicate()), config: c}
+	weight = init.Normal(1/math.Sqrt(float64(fan)), shape, "", layout.Replicate())
 	if c.Bias {
-		conv.Bias = init.Fill(0, []int{c.Out}, "", layout.Replicate())
+		bias = init.Fill(0, []int{c.Out}, "", layout.Replicate())
 	}
-	return conv
+	return weight, bias
+}
+
+// signal throws unless x is a batch of signals or images, as dims says, of c's channels.
+func (c ConvConfig) signal(op string, dims int, x *dtensor.Tensor) {
+	if x.NDim() != dims+2 || x.Dim(1) != c.In {
+		fault.Throw(fmt.Errorf("nn: %s%dd.Forward: %v: it wants [batch, %d channels] and %d dimensions of positions",
+			op, dims, x.Layout(), c.In, dims))
+	}
+}
+
+// addBias adds a bias, if there is one, to the channels of y, in y's type.
+func addBias(y, bias *dtensor.Tensor) *dtensor.Tensor {
+	if bias == nil {
+		return y
+	}
+	shape := slices.Repeat([]int{1}, y.NDim()-1)
+	shape[0] = bias.Numel()
+	return y.Add(like(bias, y).Reshape(shape...))
 }
 
 // Forward returns the convolution of x, in x's type, whose sizes become
@@ -64,10 +98,7 @@ func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
 //	x [B, In, H, W]   →   [B, Out, H', W']    Conv2d
 func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	c, dims := v.config, v.Weight.NDim()-2
-	if x.NDim() != dims+2 || x.Dim(1) != c.In {
-		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v: it wants [batch, %d channels] and %d dimensions of positions",
-			dims, x.Layout(), c.In, dims))
-	}
+	c.signal("Conv", dims, x)
 	patches, ok := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}.patches(x, 0)
 	if !ok {
 		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
@@ -80,14 +111,7 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	patches = patches.Reshape(batch, c.Groups, c.In/c.Groups*window, positions)
 	weight := like(v.Weight, x).Reshape(c.Groups, c.Out/c.Groups, c.In/c.Groups*window)
 	y := dtensor.Einsum("bgkn,gok->bgon", patches, weight).Reshape(append([]int{batch, c.Out}, sizes...)...)
-	if v.Bias != nil {
-		bias := like(v.Bias, x).Unsqueeze(1)
-		if dims == 2 {
-			bias = bias.Unsqueeze(1)
-		}
-		y = y.Add(bias)
-	}
-	return y
+	return addBias(y, v.Bias)
 }
 
 // Params lists weight and bias.

@@ -2,8 +2,10 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
@@ -16,14 +18,28 @@ import (
 type Dropout struct {
 	P    float64 // from 0 on, below 1
 	Seed uint64
+
+	// Channels says that whole channels of x [B, C, …] are dropped, as by torch.nn.Dropout1d and
+	// Dropout2d: neighbours in a channel say nearly the same.
+	Channels bool
 }
 
-// Forward returns x with elements dropped. It throws unless 0 ≤ P < 1.
+// Forward returns x with elements dropped. It throws unless 0 ≤ P < 1, and with Channels for
+// an x of fewer than two dimensions.
 func (d Dropout) Forward(x *dtensor.Tensor) *dtensor.Tensor {
+	if d.Channels && x.NDim() < 2 {
+		fault.Throw(fmt.Errorf("nn: Dropout: %v has no channels; give [batch, channels, …]", x.Layout()))
+	}
 	if !d.drops(x) {
 		return x
 	}
-	return x.Dropout(d.P, x.Mesh().NextKey(d.Seed))
+	key := x.Mesh().NextKey(d.Seed)
+	if !d.Channels {
+		return x.Dropout(d.P, key)
+	}
+	shape := slices.Repeat([]int{1}, x.NDim())
+	copy(shape, x.Shape()[:2])
+	return x.Mul(dtensor.Full(x.Mesh(), x.DType(), 1, shape, x.Mesh().Every(layout.Replicate())...).Dropout(d.P, key))
 }
 
 // Params lists nothing.

@@ -95,8 +95,6 @@ func TestSequenceParallel(t *testing.T) {
 	})
 }
 
-// Dropout drops about a share P, other elements each time, the same on every mesh, and
-// nothing where there are no gradients.
 // A Dropout is a module of a Sequential, as in PyTorch.
 func TestDropoutInSequential(t *testing.T) {
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
@@ -124,6 +122,44 @@ func TestDropoutInSequential(t *testing.T) {
 	})
 }
 
+// A Dropout of Channels drops all of a channel or nothing, the same ones on every mesh.
+func TestDropoutOfChannels(t *testing.T) {
+	var want []float32
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		x := dtensor.Full(mesh, tensor.Float32, 1, []int{5, 6, 2, 3}, layout.Shard(0), layout.Shard(1))
+		var got []float32
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			y := nn.Dropout{P: 0.5, Seed: 3, Channels: true}.Forward(x)
+			got = slices.Clone(tensor.ToSlice[float32](y.Full()))
+			return y.Sum(nil, false)
+		}, x)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(got, tensor.ToSlice[float32](grads[0].Dense().Full())) {
+			return fmt.Errorf("the gradient of the sum of ones is not what is left of them")
+		}
+		dropped := 0
+		for channel := range slices.Chunk(got, 6) {
+			if slices.Max(channel) != slices.Min(channel) || channel[0] != 0 && channel[0] != 2 {
+				return fmt.Errorf("a channel is %v", channel)
+			}
+			if channel[0] == 0 {
+				dropped++
+			}
+		}
+		if mesh.Size() == 1 {
+			want = got
+		}
+		if dropped < 8 || dropped > 22 || !slices.Equal(got, want) {
+			return fmt.Errorf("%d of 30 channels are dropped; those dropped on one rank: %v", dropped, slices.Equal(got, want))
+		}
+		return nil
+	})
+}
+
+// Dropout drops about a share P, other elements each time, the same on every mesh, and
+// nothing where there are no gradients.
 func TestDropout(t *testing.T) {
 	var want []float32
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
@@ -179,6 +215,13 @@ func TestLayerRefusals(t *testing.T) {
 				nn.NewRope(init, nn.RopeConfig{HeadDim: 4, Positions: 2}).Rotate(x.Unsqueeze(1), 0)
 			}},
 			{"multiples of Groups", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Groups: 2}) }},
+			{"ConvTranspose alone", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, OutputPadding: 1}) }},
+			{"below Stride 2 or Dilation 1", func() {
+				nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Stride: 2, OutputPadding: 2})
+			}},
+			{"nothing is left", func() { nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 2, Padding: 3}).Forward(x) }},
+			{"ConvTranspose2d.Forward", func() { nn.NewConvTranspose2d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 2}).Forward(x) }},
+			{"has no channels", func() { nn.Dropout{P: 0.5, Channels: true}.Forward(x.Reshape(-1)) }},
 			{"smaller than the kernel", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 5}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewConv1d(init, nn.ConvConfig{In: 2, Out: 4, Kernel: 1}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewBatchNorm(init, 2).Forward(x) }},

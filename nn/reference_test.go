@@ -147,9 +147,45 @@ func TestConvAgainstPyTorch(t *testing.T) {
 				make = nn.NewConv1d
 			}
 			conv := make(nn.NewInit(mesh, 1), c.config)
-			x, w, b := wave(mesh, 1, c.x, batch()...), again(&conv.Weight, 2), again(&conv.Bias, 3)
-			if err := compare(ctx, all[name], func() *dtensor.Tensor { return conv.Forward(x) }, x, w, b); err != nil {
-				return err
+			w, b := again(&conv.Weight, 2), again(&conv.Bias, 3)
+			for _, other := range []layout.Placement{layout.Replicate(), layout.Shard(1), layout.Shard(2)} {
+				x := wave(mesh, 1, c.x, layout.Shard(0), other)
+				if err := compare(ctx, all[name], func() *dtensor.Tensor { return conv.Forward(x) }, x, w, b); err != nil {
+					return fmt.Errorf("x as %v: %w", other, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func TestConvTransposeAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			x      []int
+			config nn.ConvConfig
+		}{
+			"convtranspose1d": {[]int{2, 2, 4}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
+			"convtranspose1d padded": {[]int{2, 2, 5},
+				nn.ConvConfig{In: 2, Out: 4, Kernel: 3, Stride: 2, Padding: 1, OutputPadding: 1, Groups: 2, Dilation: 2}},
+			"convtranspose1d short": {[]int{3, 2, 1}, nn.ConvConfig{In: 2, Out: 2, Kernel: 1, Stride: 3, OutputPadding: 2}},
+			"convtranspose2d":       {[]int{2, 2, 3, 2}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
+			"convtranspose2d padded": {[]int{2, 4, 3, 4},
+				nn.ConvConfig{In: 4, Out: 4, Kernel: 3, Stride: 2, Padding: 2, OutputPadding: 1, Groups: 4, Dilation: 2}},
+		}) {
+			c.config.Bias = true
+			make := nn.NewConvTranspose2d
+			if strings.HasPrefix(name, "convtranspose1d") {
+				make = nn.NewConvTranspose1d
+			}
+			conv := make(nn.NewInit(mesh, 1), c.config)
+			w, b := again(&conv.Weight, 2), again(&conv.Bias, 3)
+			for _, other := range []layout.Placement{layout.Replicate(), layout.Shard(1), layout.Shard(2)} {
+				x := wave(mesh, 1, c.x, layout.Shard(0), other)
+				if err := compare(ctx, all[name], func() *dtensor.Tensor { return conv.Forward(x) }, x, w, b); err != nil {
+					return fmt.Errorf("x as %v: %w", other, err)
+				}
 			}
 		}
 		return nil

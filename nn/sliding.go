@@ -37,14 +37,45 @@ func (w sliding) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Te
 	if w.padding > 0 {
 		x = x.Pad(dim, w.padding, w.padding, fill)
 	}
+	shape := slices.Concat(x.Shape()[:dim], []int{w.kernel, size}, x.Shape()[dim+1:])
+	return x.IndexSelect(dim, w.positions(x.Mesh(), size)).Reshape(shape...)
+}
+
+// unpatch is the transpose of patches: it adds up the elements of windows where they were, in dimensions that become as sizes say.
+// x [B, C, K, T'] becomes [B, C, T], and x [B, C, K·K, H', W'] becomes [B, C, H, W].
+func (w sliding) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
+	windows := x.Shape()[3:]
+	if len(sizes) == 2 { // [B, C, K·K, H', W'] → [B, C, K, H', K, W']
+		x = x.Reshape(x.Dim(0), x.Dim(1), w.kernel, w.kernel, windows[0], windows[1]).Transpose(3, 4)
+	}
+	for d, size := range sizes {
+		x = w.join(x, 2+d, windows[d], size)
+	}
+	return x
+}
+
+// join is the transpose of cut: dimensions dim and dim+1 become one of a size.
+func (w sliding) join(x *dtensor.Tensor, dim, windows, size int) *dtensor.Tensor {
+	mesh, shape := x.Mesh(), x.Shape()
+	covered := max((windows-1)*w.stride+w.dilation*(w.kernel-1)+1, w.padding+size)
+	places := mesh.Every(layout.Replicate())
+	for axis, p := range x.Placements() {
+		if p.Shards(0) { // of the batch
+			places[axis] = p
+		}
+	}
+	sum := dtensor.Zeros(mesh, x.DType(), slices.Concat(shape[:dim], []int{covered}, shape[dim+2:]), places...)
+	x = x.Reshape(slices.Concat(shape[:dim], []int{w.kernel * windows}, shape[dim+2:])...)
+	return sum.IndexAdd(dim, w.positions(mesh, windows), x).Narrow(dim, w.padding, size)
+}
+
+// positions lists where the elements of size windows are: first those of all windows' first elements. It is replicated.
+func (w sliding) positions(mesh *dtensor.Mesh, size int) *dtensor.Tensor {
 	index := make([]int64, 0, w.kernel*size)
 	for k := range w.kernel {
 		for i := range size {
 			index = append(index, int64(i*w.stride+k*w.dilation))
 		}
 	}
-	mesh := x.Mesh()
-	at := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), index, len(index)), mesh.Every(layout.Replicate())...)
-	shape := slices.Concat(x.Shape()[:dim], []int{w.kernel, size}, x.Shape()[dim+1:])
-	return x.IndexSelect(dim, at).Reshape(shape...)
+	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), index, len(index)), mesh.Every(layout.Replicate())...)
 }

@@ -9,10 +9,11 @@ import (
 
 // Binary returns op of the elements of a and b, which have one element type;
 // their shapes broadcast as NumPy's do: aligned at the last dimension, a size of
-// 1 is repeated. It throws a *ShapeError for other shapes.
+// 1 is repeated. It throws a *ShapeError for other shapes, and a *TypeError for a type
+// that op does not take.
 func Binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	name := op.String()
-	wantOperands(name, a, b)
+	wantOperands(op, a, b)
 	var dst *Tensor
 	if sameShape(a, b) {
 		dst = allocLike(name, a)
@@ -30,7 +31,7 @@ func Binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 // that has the same shape.
 func BinaryTo(dst *Tensor, op kernel.BinaryOp, a, b *Tensor) {
 	name := op.String()
-	wantOperands(name, a, b)
+	wantOperands(op, a, b)
 	wantSameType(name, dst, a)
 	shape, n := broadcastShape(name, a, b)
 	if !slices.Equal(dst.Shape(), shape[:n]) {
@@ -66,7 +67,7 @@ func Div(a, b *Tensor) *Tensor { return Binary(kernel.OpDiv, a, b) }
 // a narrow type to float32. It throws a *TypeError if x holds integers and v is not whole.
 func BinaryScalar(op kernel.BinaryOp, x *Tensor, v float64) *Tensor {
 	name := op.String()
-	wantNumber(name, x)
+	wantOperand(op, x)
 	wantWhole(name, x, v)
 	dst := allocLike(name, x)
 	x.dev.BinaryScalar(op, x.dtype, dst.addr, x.ptr(name), kernel.Number{Value: v}, x.numel)

@@ -55,6 +55,27 @@ var unaryWant = map[kernel.UnaryOp]func(x float64) float64{
 	kernel.OpAtan:  func(x float64) float64 { return math.Atan2(x, 1) },
 	kernel.OpSinh:  func(x float64) float64 { return (math.Exp(x) - math.Exp(-x)) / 2 },
 	kernel.OpCosh:  func(x float64) float64 { return (math.Exp(x) + math.Exp(-x)) / 2 },
+	kernel.OpAsinh: func(x float64) float64 { return math.Copysign(math.Log(math.Abs(x)+math.Hypot(x, 1)), x) },
+	kernel.OpAcosh: func(x float64) float64 { return math.Log(x + math.Sqrt(x-1)*math.Sqrt(x+1)) },
+	kernel.OpAtanh: func(x float64) float64 { return math.Log((1+x)/(1-x)) / 2 },
+	kernel.OpErfc:  func(x float64) float64 { return 1 - math.Erf(x) },
+	kernel.OpErfinv: func(y float64) float64 {
+		if !(math.Abs(y) <= 1) {
+			return math.NaN()
+		}
+		lo, hi := -7.0, 7.0
+		for range 100 {
+			if mid := (lo + hi) / 2; math.Erf(mid) < y {
+				lo = mid
+			} else {
+				hi = mid
+			}
+		}
+		return (lo + hi) / 2
+	},
+	kernel.OpExp2:  func(x float64) float64 { return math.Pow(2, x) },
+	kernel.OpLog2:  func(x float64) float64 { return math.Log(x) / math.Ln2 },
+	kernel.OpLog10: func(x float64) float64 { return math.Log(x) / math.Ln10 },
 }
 
 // unaryOracle returns the definition of op from unaryWant.
@@ -70,9 +91,11 @@ func unaryOracle(t *testing.T, op kernel.UnaryOp) func(x float64) float64 {
 // argumentOf returns an argument for which op is a number, far from its poles: x or what is made of it.
 func argumentOf(op kernel.UnaryOp, x float64) float64 {
 	switch op {
-	case kernel.OpLog, kernel.OpLog1p, kernel.OpSqrt, kernel.OpRsqrt:
+	case kernel.OpLog, kernel.OpLog1p, kernel.OpSqrt, kernel.OpRsqrt, kernel.OpLog2, kernel.OpLog10:
 		return math.Abs(x) + 0.125
-	case kernel.OpTan, kernel.OpAsin, kernel.OpAcos:
+	case kernel.OpAcosh:
+		return math.Abs(x) + 1.125
+	case kernel.OpTan, kernel.OpAsin, kernel.OpAcos, kernel.OpAtanh, kernel.OpErfinv:
 		return 0.9 * math.Tanh(x)
 	}
 	return x
@@ -254,7 +277,29 @@ func binaryWant(op kernel.BinaryOp, a, b float64, integer bool) float64 {
 			return a
 		}
 		return a - b*math.Floor(a/b)
-	default:
+	case kernel.OpFloorDivide:
+		if b == 0 && integer {
+			return 0
+		}
+		return math.Floor(a / b)
+	case kernel.OpFmod:
+		if b == 0 && integer {
+			return a
+		}
+		return a - b*math.Trunc(a/b)
+	case kernel.OpAtan2:
+		return 2 * math.Atan(a/(math.Hypot(a, b)+b))
+	case kernel.OpBitwiseAnd:
+		return float64(int(a) & int(b))
+	case kernel.OpBitwiseOr:
+		return float64(int(a) | int(b))
+	case kernel.OpBitwiseXor:
+		return float64(int(a) ^ int(b))
+	case kernel.OpShiftLeft:
+		return a * math.Exp2(b)
+	case kernel.OpShiftRight:
+		return math.Floor(a / math.Exp2(b))
+	default: // OpPow
 		if p := math.Pow(a, b); !integer || math.Abs(p) >= 1 && !math.IsInf(p, 0) {
 			return p
 		}
@@ -276,6 +321,11 @@ func TestBinary(t *testing.T) {
 	for _, op := range kernel.BinaryOps() {
 		for _, pair := range broadcasts {
 			for _, dt := range numbers {
+				if !op.Takes(dt) {
+					wantThrow[*TypeError](t, func() { Binary(op, Zeros(cpu, dt, pair[0]...), Zeros(cpu, dt, pair[1]...)) }, op.String(), "Cast")
+					wantThrow[*TypeError](t, func() { BinaryScalar(op, Zeros(cpu, dt, pair[0]...), 1) }, op.String(), "Cast")
+					continue
+				}
 				integer := dt.Int()
 				a, b := randomArray(rng, pair[0]...), randomArray(rng, pair[1]...)
 				if integer {
@@ -333,12 +383,25 @@ func TestBinaryNegativeIntegers(t *testing.T) {
 		largest := Amin(Zeros(cpu, dt, 0), nil, false)
 		check(t, label("Pow of the largest", dt), Pow(largest, Full(cpu, dt, -1)), newArray(), 0)
 		check(t, label("Pow of the least but one", dt), Pow(Neg(largest), Full(cpu, dt, -3)), newArray(), 0)
+		check(t, label("FloorDivide", dt), Binary(kernel.OpFloorDivide, x, y), array{[]int{6}, []float64{-4, -4, 0, -1, -2, 0}}, 0)
+		check(t, label("Fmod", dt), Binary(kernel.OpFmod, x, y), array{[]int{6}, []float64{-1, 1, -1, 1, 0, 0}}, 0)
+		check(t, label("BitwiseAnd", dt), Binary(kernel.OpBitwiseAnd, x, y), array{[]int{6}, []float64{0, 6, -3, 1, 2, 0}}, 0)
+		check(t, label("BitwiseOr", dt), Binary(kernel.OpBitwiseOr, x, y), array{[]int{6}, []float64{-5, -1, -1, -5, -1, 0}}, 0)
+		check(t, label("BitwiseXor", dt), Binary(kernel.OpBitwiseXor, x, y), array{[]int{6}, []float64{-5, -7, 2, -6, -3, 0}}, 0)
+		check(t, label("ShiftLeft", dt), Binary(kernel.OpShiftLeft, x, y), array{[]int{6}, []float64{-28, 0, 0, 0, 0, 0}}, 0)
+		check(t, label("ShiftRight", dt), Binary(kernel.OpShiftRight, x, y), array{[]int{6}, []float64{-2, 0, -1, 0, 0, 0}}, 0)
+		bits := Full(cpu, dt, float64(8*dt.Size()))
+		check(t, label("ShiftLeft by all bits", dt), Binary(kernel.OpShiftLeft, x, bits), newArray(6), 0)
+		check(t, label("ShiftRight by all bits", dt), Binary(kernel.OpShiftRight, x, bits), array{[]int{6}, []float64{-1, 0, -1, 0, 0, 0}}, 0)
 	}
 }
 
 func TestBinaryGrad(t *testing.T) {
 	rng := newRNG()
 	for _, op := range kernel.BinaryOps() {
+		if !op.Takes(Float64) {
+			continue
+		}
 		for _, pair := range [][2][]int{{{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{3, 1}, {2, 1, 4}}, {{}, {2}}, {{0, 2}, {2}}} {
 			a, b := randomArray(rng, pair[0]...), randomArray(rng, pair[1]...)
 			for i, v := range a.data {
@@ -348,7 +411,8 @@ func TestBinaryGrad(t *testing.T) {
 				a.data[i] += 1e-3 // no ties
 			}
 			for i, v := range b.data {
-				if op == kernel.OpDiv || op == kernel.OpRemainder {
+				switch op {
+				case kernel.OpDiv, kernel.OpRemainder, kernel.OpFloorDivide, kernel.OpFmod, kernel.OpAtan2:
 					b.data[i] = math.Abs(v) + 0.5
 				}
 			}

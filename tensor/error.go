@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A ShapeError says that the sizes given to an operator do not fit.
@@ -105,9 +106,22 @@ func wantNumber(op string, x *Tensor) {
 }
 
 // wantOperands throws unless Binary is defined for a and b, shapes apart.
-func wantOperands(op string, a, b *Tensor) {
-	wantNumber(op, a)
-	wantSameType(op, a, b)
+func wantOperands(op kernel.BinaryOp, a, b *Tensor) {
+	wantOperand(op, a)
+	wantSameType(op.String(), a, b)
+}
+
+// wantOperand throws unless Binary is defined for x's type.
+func wantOperand(op kernel.BinaryOp, x *Tensor) {
+	switch {
+	case op.Takes(x.dtype):
+	case op.Row().Integer == nil:
+		wantFloat(op.String(), x)
+	case op.Row().Value == nil:
+		throwType(op.String(), "%v: wants an integer type; Cast first", x.brief())
+	default:
+		wantNumber(op.String(), x)
+	}
 }
 
 // wantIndex throws unless x is Int32 or Int64.

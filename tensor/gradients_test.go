@@ -73,6 +73,19 @@ func BinaryGrad(op kernel.BinaryOp, dy, a, b *Tensor, wantA, wantB bool) (da, db
 			}
 			db = Mul(dy, Cast(FromSlice(a.dev, q, dy.Shape()...), dy.dtype))
 		}
+	case kernel.OpFmod: // db = -dy·trunc(a/b)
+		da = pick(wantA, dy)
+		if wantB {
+			db = Neg(Mul(dy, Div(Sub(a, Binary(op, a, b)), b)))
+		}
+	case kernel.OpFloorDivide:
+		da, db = pick(wantA, MulScalar(dy, 0)), pick(wantB, MulScalar(dy, 0))
+	case kernel.OpAtan2: // dy·b and -dy·a over a² + b²
+		q := Div(dy, Add(Mul(a, a), Mul(b, b)))
+		da = pick(wantA, Mul(q, b))
+		if wantB {
+			db = Neg(Mul(q, a))
+		}
 	case kernel.OpPow:
 		if wantA { // b·aᵇ⁻¹; 0 where b is 0
 			p := Mul(b, Pow(a, BinaryScalar(kernel.OpSub, b, 1)))

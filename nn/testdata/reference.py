@@ -42,6 +42,21 @@ conv("conv1d padded", 1, 2, (6,), 2, 4, 3, 2, 1, 2, 2)
 conv("conv2d", 2, 2, (5, 4), 2, 3, 3)
 conv("conv2d padded", 2, 2, (5, 6), 4, 4, 3, 2, 2, 2, 4)
 
+
+
+def transposed(name, dims, b, size, i, o, k, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    x = wave(1, b, i, *size)
+    w, bias = wave(2, i, o // groups, *([k] * dims)), wave(3, o)
+    f = F.conv_transpose1d if dims == 1 else F.conv_transpose2d
+    case(name, f(x, w, bias, stride, padding, output_padding, groups, dilation), x, w, bias)
+
+
+transposed("convtranspose1d", 1, 2, (4,), 2, 3, 3)
+transposed("convtranspose1d padded", 1, 2, (5,), 2, 4, 3, 2, 1, 1, 2, 2)
+transposed("convtranspose1d short", 1, 3, (1,), 2, 2, 1, 3, 0, 2)
+transposed("convtranspose2d", 2, 2, (3, 2), 2, 3, 3)
+transposed("convtranspose2d padded", 2, 2, (3, 4), 4, 4, 3, 2, 2, 1, 4, 2)
+
 for name, shape in ("batchnorm1d", (6, 3)), ("batchnorm2d", (4, 3, 2, 2)):
     bn = nn.BatchNorm1d(3) if len(shape) == 2 else nn.BatchNorm2d(3)
     x, w, b = wave(1, *shape), wave(2, 3), wave(3, 3)

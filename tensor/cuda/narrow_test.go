@@ -23,6 +23,9 @@ func TestFloat16(t *testing.T) {
 		}, tensor.Unary(kernel.OpAbs, half(70)), half(70))
 	}
 	for _, op := range kernel.BinaryOps() {
+		if !op.Takes(tensor.Float16) {
+			continue
+		}
 		c.same(op.String(), unit, func(x tensors) tensors {
 			return tensors{tensor.Binary(op, x[0], x[0]), tensor.Binary(op, x[0], x[1]), tensor.BinaryScalar(op, x[0], 0.5)}
 		}, half(4, 5), half(5))

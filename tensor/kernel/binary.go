@@ -1,20 +1,32 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
 
 // A BinaryOp is an element-wise function of two arguments.
 type BinaryOp uint8
 
 // The binary operators.
 const (
-	OpAdd       BinaryOp = iota // a + b
-	OpSub                       // a - b
-	OpMul                       // a · b
-	OpDiv                       // a / b; integers truncate, and throw nothing: x/0 is 0
-	OpMaximum                   // max(a, b); NaN if one is, and -0 is below 0
-	OpMinimum                   // min(a, b); NaN if one is, and -0 is below 0
-	OpPow                       // aᵇ
-	OpRemainder                 // a - b·⌊a/b⌋, exact, with the sign of b; NaN where b is 0, of integers a
+	OpAdd         BinaryOp = iota // a + b
+	OpSub                         // a - b
+	OpMul                         // a · b
+	OpDiv                         // a / b; integers truncate, and throw nothing: x/0 is 0
+	OpMaximum                     // max(a, b); NaN if one is, and -0 is below 0
+	OpMinimum                     // min(a, b); NaN if one is, and -0 is below 0
+	OpPow                         // aᵇ
+	OpRemainder                   // a - b·⌊a/b⌋, exact, with the sign of b; NaN where b is 0, of integers a
+	OpFloorDivide                 // ⌊a/b⌋ of the exact quotient; a/b where b is 0, of integers 0
+	OpFmod                        // a - b·trunc(a/b), exact, with the sign of a; NaN where b is 0, of integers a
+	OpAtan2                       // the angle of the point (b, a) in radians, from -π to π
+	OpBitwiseAnd                  // the bits that a and b have
+	OpBitwiseOr                   // the bits that a or b has
+	OpBitwiseXor                  // the bits that one of a and b has
+	OpShiftLeft                   // a·2ᵇ; 0 where b is negative, or no less than the number of bits
+	OpShiftRight                  // ⌊a/2ᵇ⌋; 0, or -1 of a negative a, where b is negative or no less than the number of bits
 )
 
 // A Binary describes a binary operator.
@@ -22,7 +34,8 @@ type Binary struct {
 	Name string
 	Law  Law
 
-	// Value is the definition, and Integer that for integers, modulo 2⁶⁴.
+	// Value is the definition, and Integer that for integers, modulo 2⁶⁴; nil if the operator
+	// does not take them.
 	Value   func(a, b float64) float64
 	Integer func(a, b int64) int64
 }
@@ -74,6 +87,56 @@ var binaryTable = [...]Binary{
 			return towards(b, a%b)
 		},
 	},
+	OpFloorDivide: {Name: "FloorDivide", Value: floorDivide, Integer: floorDivideInt},
+	OpFmod: {
+		Name:  "Fmod",
+		Value: math.Mod,
+		Integer: func(a, b int64) int64 {
+			if b == 0 {
+				return a
+			}
+			return a % b
+		},
+	},
+	OpAtan2:      {Name: "Atan2", Value: math.Atan2},
+	OpBitwiseAnd: {Name: "BitwiseAnd", Integer: func(a, b int64) int64 { return a & b }},
+	OpBitwiseOr:  {Name: "BitwiseOr", Integer: func(a, b int64) int64 { return a | b }},
+	OpBitwiseXor: {Name: "BitwiseXor", Integer: func(a, b int64) int64 { return a ^ b }},
+	OpShiftLeft: {Name: "ShiftLeft", Integer: func(a, b int64) int64 {
+		if b < 0 {
+			return 0
+		}
+		return a << b
+	}},
+	OpShiftRight: {Name: "ShiftRight", Integer: func(a, b int64) int64 { return a >> uint64(b) }},
+}
+
+// floorDivide returns ⌊a/b⌋. The quotient of what is left when the rest is taken away is whole, but for its rounding.
+func floorDivide(a, b float64) float64 {
+	if b == 0 {
+		return a / b
+	}
+	rest := math.Mod(a, b)
+	q := math.RoundToEven((a - rest) / b)
+	switch {
+	case rest != 0 && (b < 0) != (rest < 0):
+		return q - 1
+	case q == 0:
+		return math.Copysign(0, a/b)
+	}
+	return q
+}
+
+// floorDivideInt returns ⌊a/b⌋, and 0 where b is 0.
+func floorDivideInt(a, b int64) int64 {
+	if b == 0 {
+		return 0
+	}
+	q := a / b
+	if rest := a % b; rest != 0 && (rest < 0) != (b < 0) {
+		q--
+	}
+	return q
 }
 
 // powInt returns aᵇ by squaring, and 0 for a negative b unless a is 1 or -1.
@@ -113,6 +176,11 @@ func (op BinaryOp) Row() *Binary {
 		Missing("the table of binary operators", op)
 	}
 	return &binaryTable[op]
+}
+
+// Takes reports whether the operator is defined for elements of a type.
+func (op BinaryOp) Takes(dt dtype.DType) bool {
+	return dt.Float() && op.Row().Value != nil || dt.Int() && op.Row().Integer != nil
 }
 
 // String returns the name of the function, "Add".

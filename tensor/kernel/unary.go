@@ -37,6 +37,14 @@ const (
 	OpAtan                    // arctan x
 	OpSinh                    // sinh x
 	OpCosh                    // cosh x
+	OpAsinh                   // arsinh x
+	OpAcosh                   // arcosh x, NaN below 1
+	OpAtanh                   // artanh x, NaN unless |x| <= 1
+	OpErfc                    // 1 - erf x, exact for large x too
+	OpErfinv                  // the inverse of erf, NaN unless |x| <= 1
+	OpExp2                    // 2ˣ
+	OpLog2                    // the logarithm to base 2, exact of powers of 2
+	OpLog10                   // the logarithm to base 10
 )
 
 // A Unary describes a unary operator.
@@ -233,6 +241,46 @@ var unaryTable = [...]Unary{
 		Name: "Cosh", Reads: ReadsInput,
 		Value: math.Cosh,
 		Grad:  func(dy, x, y float64) float64 { return dy * math.Sinh(x) },
+	},
+	OpAsinh: {
+		Name: "Asinh", Reads: ReadsInput,
+		Value: math.Asinh,
+		Grad:  func(dy, x, y float64) float64 { return dy / math.Sqrt(x*x+1) },
+	},
+	OpAcosh: {
+		Name: "Acosh", Reads: ReadsInput, Pole: true,
+		Value: math.Acosh,
+		Grad:  func(dy, x, y float64) float64 { return dy / math.Sqrt((x-1)*(x+1)) },
+	},
+	OpAtanh: {
+		Name: "Atanh", Reads: ReadsInput, Pole: true,
+		Value: math.Atanh,
+		Grad:  func(dy, x, y float64) float64 { return dy / ((1 - x) * (1 + x)) },
+	},
+	OpErfc: {
+		Name: "Erfc", Reads: ReadsInput,
+		Value: math.Erfc,
+		Grad:  func(dy, x, y float64) float64 { return -dy * 2 / math.Sqrt(math.Pi) * math.Exp(-x*x) },
+	},
+	OpErfinv: {
+		Name: "Erfinv", Reads: ReadsOutput, Pole: true,
+		Value: math.Erfinv,
+		Grad:  func(dy, x, y float64) float64 { return dy * math.Sqrt(math.Pi) / 2 * math.Exp(y*y) },
+	},
+	OpExp2: {
+		Name: "Exp2", Reads: ReadsOutput,
+		Value: math.Exp2,
+		Grad:  func(dy, x, y float64) float64 { return dy * y * math.Ln2 },
+	},
+	OpLog2: {
+		Name: "Log2", Reads: ReadsInput, Pole: true,
+		Value: math.Log2,
+		Grad:  func(dy, x, y float64) float64 { return dy / (x * math.Ln2) },
+	},
+	OpLog10: {
+		Name: "Log10", Reads: ReadsInput, Pole: true,
+		Value: math.Log10,
+		Grad:  func(dy, x, y float64) float64 { return dy / (x * math.Ln10) },
 	},
 }
 

@@ -155,6 +155,22 @@ static __device__ float sinh_of(float x) { return sinhf(x); }
 static __device__ double sinh_of(double x) { return sinh(x); }
 static __device__ float cosh_of(float x) { return coshf(x); }
 static __device__ double cosh_of(double x) { return cosh(x); }
+static __device__ float asinh_of(float x) { return asinhf(x); }
+static __device__ double asinh_of(double x) { return asinh(x); }
+static __device__ float acosh_of(float x) { return acoshf(x); }
+static __device__ double acosh_of(double x) { return acosh(x); }
+static __device__ float atanh_of(float x) { return atanhf(x); }
+static __device__ double atanh_of(double x) { return atanh(x); }
+static __device__ float erfc_of(float x) { return erfcf(x); }
+static __device__ double erfc_of(double x) { return erfc(x); }
+static __device__ float erfinv_of(float x) { return erfinvf(x); }
+static __device__ double erfinv_of(double x) { return erfinv(x); }
+static __device__ float exp2_of(float x) { return exp2f(x); }
+static __device__ double exp2_of(double x) { return exp2(x); }
+static __device__ float log2_of(float x) { return log2f(x); }
+static __device__ double log2_of(double x) { return log2(x); }
+static __device__ float log10_of(float x) { return log10f(x); }
+static __device__ double log10_of(double x) { return log10(x); }
 
 // CUDA's own sine and cosine keep an array on the stack, for arguments near the largest.
 // Here x = q·π/2 + r with |r| ≤ π/4 and π/2 in three parts, which is exact enough for
@@ -301,6 +317,14 @@ UNARY(ACOS, acos_of(x), -dy / sqrt_of((1 - x) * (1 + x)))
 UNARY(ATAN, atan_of(x), dy / (1 + x * x))
 UNARY(SINH, sinh_of(x), dy * cosh_of(x))
 UNARY(COSH, cosh_of(x), dy * sinh_of(x))
+UNARY(ASINH, asinh_of(x), dy / sqrt_of(x * x + 1))
+UNARY(ACOSH, acosh_of(x), dy / sqrt_of((x - 1) * (x + 1)))
+UNARY(ATANH, atanh_of(x), dy / ((1 - x) * (1 + x)))
+UNARY(ERFC, erfc_of(x), -dy * (T)1.12837916709551257390 * exp_of(-x * x))
+UNARY(ERFINV, erfinv_of(x), dy * (T)0.88622692545275801365 * exp_of(y * y)) // sqrt(pi)/2
+UNARY(EXP2, exp2_of(x), dy * y * (T)0.69314718055994530942)
+UNARY(LOG2, log2_of(x), dy / (x * (T)0.69314718055994530942))
+UNARY(LOG10, log10_of(x), dy / (x * (T)2.30258509299404568402))
 
 // unary_one returns op(x) and unary_grad_one its gradient.
 template <class T>
@@ -440,7 +464,16 @@ static __device__ T towards(T b, T rest) {
 	return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-static __device__ bool is_short(int op) { return op != POW && op != REMAINDER; }
+// is_short reports whether an operator is an instruction or two: those before POW.
+static __device__ bool is_short(int op) { return op < POW; }
+
+// floor_divide returns the largest whole number that is not above a/b, of the exact quotient.
+static __device__ double floor_divide(double a, double b) {
+	if (b == 0) return a / b;
+	double rest = fmod(a, b), q = rint((a - rest) / b);
+	if (rest != 0 && (b < 0) != (rest < 0)) return q - 1;
+	return q == 0 ? copysign(0.0, a / b) : q;
+}
 
 // binary_short is binary_one of what is_short.
 template <class T>
@@ -453,16 +486,26 @@ static __device__ T binary_short(int op, T a, T b) {
 	case MAXIMUM: return max_of(a, b);
 	case MINIMUM: return min_of(a, b);
 	case POW:
-	case REMAINDER: break;
+	case REMAINDER:
+	case FLOOR_DIVIDE:
+	case FMOD:
+	case ATAN2:
+	case BITWISE_AND:
+	case BITWISE_OR:
+	case BITWISE_XOR:
+	case SHIFT_LEFT:
+	case SHIFT_RIGHT: break;
 	}
 	return missing_value<T>();
 }
 
 template <class T>
 static __device__ T binary_one(int op, T a, T b) {
-	if (op == POW)
-		return (T)pow((double)a, (double)b);
-	return op == REMAINDER ? towards(b, mod_of(a, b)) : binary_short(op, a, b);
+	if (op == POW) return (T)pow((double)a, (double)b);
+	if (op == ATAN2) return (T)atan2((double)a, (double)b);
+	if (op == FLOOR_DIVIDE) return (T)floor_divide(a, b);
+	if (op == REMAINDER) return towards(b, mod_of(a, b));
+	return op == FMOD ? mod_of(a, b) : binary_short(op, a, b);
 }
 
 // pow_int computes modulo 2^64.
@@ -490,6 +533,18 @@ static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
 	case MINIMUM: return a < b ? a : b;
 	case POW: return pow_int(a, b);
 	case REMAINDER: return b == 0 ? a : b == -1 ? 0 : towards(b, a % b);
+	case FLOOR_DIVIDE: {
+		if (b == 0 || b == -1) return b == 0 ? 0 : (i64)(0 - (u64)a);
+		i64 rest = a % b;
+		return a / b - (rest != 0 && (rest < 0) != (b < 0));
+	}
+	case FMOD: return b == 0 ? a : b == -1 ? 0 : a % b;
+	case BITWISE_AND: return a & b;
+	case BITWISE_OR: return a | b;
+	case BITWISE_XOR: return a ^ b;
+	case SHIFT_LEFT: return (u64)b > 63 ? 0 : (i64)((u64)a << b);
+	case SHIFT_RIGHT: return a >> ((u64)b > 63 ? 63 : b);
+	case ATAN2: break;
 	}
 	return missing_value<i64>();
 }

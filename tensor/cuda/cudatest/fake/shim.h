@@ -78,6 +78,18 @@ inline unsigned __float_as_uint(float v) { return fake_bits<unsigned>(v); }
 inline double __longlong_as_double(long long v) { return fake_bits<double>(v); }
 inline long long __double_as_longlong(double v) { return fake_bits<long long>(v); }
 
+// erfinv is the inverse of erf, which the C library lacks, by halving.
+inline double erfinv(double x) {
+	double a = fabs(x), lo = 0, hi = 6;
+	if (!(a < 1)) return a == 1 ? x * INFINITY : NAN;
+	for (int i = 0; i < 200; i++) {
+		double mid = (lo + hi) / 2;
+		(a < 0.5 ? erf(mid) < a : erfc(mid) > 1 - a) ? (lo = mid) : (hi = mid);
+	}
+	return copysign(lo, x);
+}
+inline float erfinvf(float x) { return (float)erfinv(x); }
+
 struct __attribute__((may_alias, aligned(16))) uint4 {
 	unsigned x, y, z, w;
 };

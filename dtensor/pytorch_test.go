@@ -1,0 +1,270 @@
+package dtensor_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// composed are the functions of PyTorch that docs/pytorch.md makes of operators.
+var composed = map[string]func(in []T) T{
+	"hypot":  two(func(a, b T) T { return a.Square().Add(b.Square()).Sqrt() }),
+	"xlogy":  two(func(x, y T) T { return xlogy(x.Relu(), y.Abs()) }),
+	"logit":  one(func(x T) T { return logit(x.Scale(0.4).AddScalar(0.5)) }),
+	"sinc":   one(func(x T) T { return sinc(x.Relu()) }),
+	"frac":   one(func(x T) T { x = x.Scale(9); return x.Sub(x.Trunc()) }),
+	"relu6":  one(func(x T) T { return x.Scale(9).Clamp(0, 6) }),
+	"selu":   one(func(x T) T { return x.ELU(1.6732632423543772).Scale(1.0507009873554805) }),
+	"glu":    one(func(x T) T { h := x.Chunk(-1, 2); return h[0].Mul(h[1].Sigmoid()) }),
+	"prelu":  two(func(x, w T) T { return x.Relu().Sub(w.Mul(x.Neg().Relu())) }),
+	"median": one(func(x T) T { n := x.Dim(0); s, _ := x.Sort(0, false); return s.Narrow(0, (n-1)/2, 1).Squeeze(0) }),
+	"heaviside": two(func(x, v T) T {
+		x, v = x.Relu().Detach(), v.Detach()
+		return x.CompareScalar(kernel.OpEq, 0).Where(v, x.CompareScalar(kernel.OpGt, 0).Cast(v.DType()))
+	}),
+	"copysign": two(func(a, b T) T { return b.CompareScalar(kernel.OpLt, 0).Where(a.Abs().Neg(), a.Abs()) }),
+	"nan_to_num": one(func(x T) T {
+		x = x.AddScalar(-0.5).Log()
+		return x.MaskedFill(x.Compare(kernel.OpNe, x), 0).Clamp(-math.MaxFloat64, math.MaxFloat64)
+	}),
+	"isfinite": one(func(x T) T {
+		return x.AddScalar(-0.5).Log().Abs().CompareScalar(kernel.OpLt, math.Inf(1))
+	}),
+	"addcmul": func(in []T) T {
+		c, a, b, value := in[0], in[1], in[2], 0.3
+		return c.Add(a.Mul(b).Scale(value))
+	},
+	"addmm": func(in []T) T {
+		c, a, b, beta, alpha := in[0], in[1], in[2], 0.2, 0.3
+		return c.Scale(beta).Add(a.MatMul(b).Scale(alpha))
+	},
+	"softsign":   one(func(x T) T { return x.Div(x.Abs().AddScalar(1)) }),
+	"tanhshrink": one(func(x T) T { return x.Sub(x.Tanh()) }),
+	"softshrink": one(func(x T) T { l := 0.3; return x.Sub(x.Clamp(-l, l)) }),
+	"hardshrink": one(func(x T) T { l := 0.3; return x.MaskedFill(x.Abs().CompareScalar(kernel.OpLe, l), 0) }),
+	"celu":       one(func(x T) T { a := 0.5; return x.Scale(1 / a).ELU(1).Scale(a) }),
+	"softmin":    one(func(x T) T { return x.Neg().Softmax(-1) }),
+	"count_nonzero": one(func(x T) T {
+		return x.Relu().CompareScalar(kernel.OpNe, 0).Sum([]int{-1}, false)
+	}),
+	"nansum": one(func(x T) T {
+		x = x.AddScalar(-0.5).Log()
+		return x.MaskedFill(x.Compare(kernel.OpNe, x), 0).Sum([]int{-1}, false)
+	}),
+	"kthvalue": one(func(x T) T { k := 2; s, _ := x.Sort(-1, false); return s.Narrow(-1, k-1, 1).Squeeze(-1) }),
+	"quantile": one(func(x T) T {
+		s, _ := x.Sort(0, false)
+		at := 0.3 * float64(x.Dim(0)-1)
+		k := int(at)
+		lo, hi := s.Narrow(0, k, 1), s.Narrow(0, k+1, 1)
+		return lo.Add(hi.Sub(lo).Scale(at - float64(k))).Squeeze(0)
+	}),
+	"bincount": one(func(x T) T {
+		n := 5
+		x = x.Scale(2).AddScalar(2).Cast(tensor.Int64)
+		return x.OneHot(n, tensor.Int64).Sum([]int{0}, false)
+	}),
+	"diff": one(func(x T) T { n := x.Dim(0); return x.Narrow(0, 1, n-1).Sub(x.Narrow(0, 0, n-1)) }),
+	"trapezoid": one(func(x T) T {
+		n, dx := x.Dim(0), 0.1
+		return x.Narrow(0, 1, n-1).Add(x.Narrow(0, 0, n-1)).Sum([]int{0}, false).Scale(dx / 2)
+	}),
+	"cov": one(func(x T) T {
+		d := x.Sub(x.Mean([]int{1}, true))
+		return d.MatMul(d.Transpose(0, 1)).Scale(1 / float64(x.Dim(1)-1))
+	}),
+	"diag": one(func(v T) T {
+		n, mesh := v.Dim(0), v.Mesh()
+		return v.Unsqueeze(1).Mul(dtensor.Arange(mesh, tensor.Int64, 0, n, mesh.Every(layout.Replicate())...).OneHot(n, v.DType()))
+	}),
+	"kron": two(func(a, b T) T {
+		return dtensor.Einsum("ij,kl->ikjl", a, b).Reshape(a.Dim(0)*b.Dim(0), a.Dim(1)*b.Dim(1))
+	}),
+	"cross": two(func(a, b T) T {
+		return a.Roll(-1, -1).Mul(b.Roll(-2, -1)).Sub(a.Roll(-2, -1).Mul(b.Roll(-1, -1)))
+	}),
+	"tensordot": two(func(a, b T) T { return dtensor.Einsum("ijk,jkl->il", a, b) }),
+	"cdist":     two(func(a, b T) T { return a.Unsqueeze(1).Sub(b.Unsqueeze(0)).Norm(2, []int{-1}, false) }),
+	"cosine_similarity": two(func(a, b T) T {
+		last := []int{-1}
+		return a.Mul(b).Sum(last, false).Div(a.Norm(2, last, false).Mul(b.Norm(2, last, false)).Clamp(1e-8, math.Inf(1)))
+	}),
+	"index_fill": one(func(x T) T {
+		n, i, v := x.Dim(0), list(x.Mesh(), 4, 0, 4), 0.5
+		return x.MaskedFill(i.OneHot(n, tensor.Bool).Any([]int{0}, false).Unsqueeze(1), v)
+	}),
+	"index_copy": two(func(x, y T) T {
+		i := list(x.Mesh(), 4, 0)
+		return x.IndexPut([]*dtensor.Tensor{i}, y, false)
+	}),
+	"take": one(func(x T) T { i := list(x.Mesh(), 4, 0, 4); return x.Reshape(-1).IndexSelect(0, i) }),
+	"masked_scatter": two(func(x, y T) T {
+		mask := x.CompareScalar(kernel.OpGt, 0)
+		i := mask.Reshape(-1).Cumsum(0).AddScalar(-1).Relu()
+		return mask.Where(y.Reshape(-1).IndexSelect(0, i).Reshape(x.Shape()...), x)
+	}),
+	"Tensor.unfold": one(func(x T) T {
+		i, size := list(x.Mesh(), 0, 1, 2, 2, 3, 4), 3
+		return x.IndexSelect(0, i).Reshape(-1, size, x.Dim(1)).Transpose(1, 2)
+	}),
+	"pixel_shuffle": one(func(x T) T {
+		r, b, c, h, w := 2, x.Dim(0), x.Dim(1)/4, x.Dim(2), x.Dim(3)
+		return x.Reshape(b, c, r, r, h, w).Permute(0, 1, 4, 2, 5, 3).Reshape(b, c, h*r, w*r)
+	}),
+	"pixel_unshuffle": one(func(x T) T {
+		r, b, c, h, w := 2, x.Dim(0), x.Dim(1), x.Dim(2)/2, x.Dim(3)/2
+		return x.Reshape(b, c, h, r, w, r).Permute(0, 1, 3, 5, 2, 4).Reshape(b, c*r*r, h, w)
+	}),
+	"channel_shuffle": one(func(x T) T {
+		g, c := 3, x.Dim(1)
+		return x.Reshape(x.Dim(0), g, c/g, -1).Transpose(1, 2).Reshape(x.Shape()...)
+	}),
+	"interpolate": one(func(x T) T { return x.RepeatInterleave(2, -2).RepeatInterleave(2, -1) }),
+	"pad, circular": one(func(x T) T {
+		n, p := x.Dim(-1), 2
+		return dtensor.Cat(-1, x.Narrow(-1, n-p, p), x, x.Narrow(-1, 0, p))
+	}),
+	"pad, reflect": one(func(x T) T {
+		n, p := x.Dim(-1), 2
+		return dtensor.Cat(-1, x.Narrow(-1, 1, p).Flip(-1), x, x.Narrow(-1, n-p-1, p).Flip(-1))
+	}),
+	"pad, replicate": one(func(x T) T {
+		n, p := x.Dim(-1), 2
+		return dtensor.Cat(-1, x.Narrow(-1, 0, 1).RepeatInterleave(p, -1), x, x.Narrow(-1, n-1, 1).RepeatInterleave(p, -1))
+	}),
+	"adaptive_avg_pool2d": one(func(x T) T { return x.Mean([]int{-2, -1}, true) }),
+	"soft_margin_loss": two(func(x, y T) T {
+		y = y.Sign().Detach()
+		return x.Mul(y).Neg().Softplus().Mean(nil, false)
+	}),
+	"poisson_nll_loss": two(func(x, y T) T { return x.Exp().Sub(y.Mul(x)).Mean(nil, false) }),
+	"gaussian_nll_loss": func(in []T) T {
+		x, y, v := in[0], in[1], in[2].Abs().AddScalar(0.1)
+		return v.Log().Add(x.Sub(y).Square().Div(v)).Mean(nil, false).Scale(0.5)
+	},
+}
+
+func xlogy(x, y T) T { return x.Mul(y.MaskedFill(x.CompareScalar(kernel.OpEq, 0), 1).Log()) }
+func logit(x T) T    { return x.Log().Sub(x.Neg().Log1p()) }
+func sinc(x T) T {
+	p := x.Scale(math.Pi).MaskedFill(x.CompareScalar(kernel.OpEq, 0), 1e-20)
+	return p.Sin().Div(p)
+}
+
+// list makes a replicated list of integers.
+func list(mesh *dtensor.Mesh, v ...int64) T {
+	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), v, len(v)), mesh.Every(layout.Replicate())...)
+}
+
+// wave makes input k, sin(0.7·i + k + 1), divided along dimension 0.
+func wave(mesh *dtensor.Mesh, k int, shape ...int) T {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = math.Sin(0.7*float64(i) + float64(k) + 1)
+	}
+	place := layout.Shard(0)
+	if len(shape) == 0 {
+		place = layout.Replicate()
+	}
+	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), v, shape...), place)
+}
+
+// A recorded is what PyTorch computes of a function, written by testdata/pytorch.py.
+type recorded struct {
+	Name   string
+	Inputs [][]int
+	Shape  []int
+	Output []float64
+	Grads  [][]float64
+}
+
+// The functions that docs/pytorch.md makes of operators have PyTorch's values and gradients, of shards too, and the page has
+// them all.
+func TestFunctionsOfPyTorch(t *testing.T) {
+	text, err := os.ReadFile("testdata/pytorch.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []recorded
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("pytorch_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/pytorch.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([\\w.]+(?:, \\w+)?)` \\| (.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+		rows[m[1]] = m[2]
+	}
+	if len(all) != len(composed) || len(all) != len(rows) {
+		t.Errorf("%d functions are recorded, %d are here, %d rows in pytorch.md", len(all), len(composed), len(rows))
+	}
+	for _, r := range all {
+		f := composed[r.Name]
+		if f == nil || rows[r.Name] == "" {
+			t.Errorf("%s is not in pytorch.md, or not here", r.Name)
+			continue
+		}
+		for _, m := range regexp.MustCompile("`([^`]*\\([^`]*)`").FindAllStringSubmatch(rows[r.Name], -1) {
+			if !strings.Contains(string(source), m[1]) {
+				t.Errorf("%s: pytorch.md has %s, this file has not", r.Name, m[1])
+			}
+		}
+		onMesh(t, []int{2}, func(ctx context.Context, mesh *dtensor.Mesh) error {
+			if err := r.compare(ctx, mesh, f); err != nil {
+				return fmt.Errorf("%s: %w", r.Name, err)
+			}
+			return nil
+		})
+	}
+}
+
+func (r *recorded) compare(ctx context.Context, mesh *dtensor.Mesh, f func(in []T) T) error {
+	var in []T
+	for k, shape := range r.Inputs {
+		in = append(in, wave(mesh, k, shape...))
+	}
+	var out T
+	_, grads, err := dtensor.ValueAndGrad(ctx, func() T {
+		y := f(in)
+		out = y.Detach().Cast(tensor.Float64)
+		dtensor.Keep(out)
+		return y.Cast(tensor.Float64).Mul(wave(mesh, 8, y.Shape()...)).Sum(nil, false)
+	}, in...)
+	if err != nil {
+		return err
+	}
+	near := func(got, want float64) bool { return math.Abs(got-want) <= 1e-9*(1+math.Abs(want)) }
+	if got := tensor.ToSlice[float64](out.Full()); !slices.Equal(out.Shape(), r.Shape) || !slices.EqualFunc(got, r.Output, near) {
+		return fmt.Errorf("%v %v, want %v %v", out.Shape(), got, r.Shape, r.Output)
+	}
+	for i, want := range r.Grads {
+		if len(want) == 0 {
+			continue // none in PyTorch
+		}
+		if got := tensor.ToSlice[float64](grads[i].Dense().Full()); !slices.EqualFunc(got, want, near) {
+			return fmt.Errorf("gradient %d is %v, want %v", i, got, want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+"""Writes pytorch.json: what PyTorch computes where docs/pytorch.md has operators of dtensor.
+
+    python3 pytorch.py > pytorch.json
+
+Input k is sin(0.7·i + k + 1) for element i, so the file has results alone.
+"""
+import json
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+def wave(k, *shape):
+    n = math.prod(shape)
+    return torch.sin(0.7 * torch.arange(n, dtype=torch.float64) + k + 1).reshape(shape).requires_grad_()
+
+
+rows = [(5, 3)]
+pair = [(5, 3), (5, 3)]
+i = torch.tensor([4, 0, 4])
+cases = {
+    "hypot": (torch.hypot, pair),
+    "xlogy": (lambda x, y: torch.xlogy(x * (x > 0), y.abs()), pair),
+    "logit": (lambda x: torch.logit(x * 0.4 + 0.5), rows),
+    "sinc": (lambda x: torch.sinc(x.relu()), rows),
+    "heaviside": (lambda x, v: torch.heaviside(x.relu().detach(), v.detach()), pair),
+    "copysign": (lambda a, b: torch.copysign(a, b), pair),
+    "frac": (lambda x: torch.frac(x * 9), rows),
+    "nan_to_num": (lambda x: torch.nan_to_num((x - 0.5).log()), rows),
+    "isfinite": (lambda x: torch.isfinite((x - 0.5).log()).double(), rows),
+    "addcmul": (lambda c, a, b: torch.addcmul(c, a, b, value=0.3), [(5, 3), (5, 3), (3,)]),
+    "addmm": (lambda c, a, b: torch.addmm(c, a, b, beta=0.2, alpha=0.3), [(3,), (5, 2), (2, 3)]),
+    "softsign": (F.softsign, rows),
+    "tanhshrink": (F.tanhshrink, rows),
+    "softshrink": (lambda x: F.softshrink(x, 0.3), rows),
+    "hardshrink": (lambda x: F.hardshrink(x, 0.3), rows),
+    "relu6": (lambda x: F.relu6(x * 9), rows),
+    "selu": (F.selu, rows),
+    "celu": (lambda x: F.celu(x, 0.5), rows),
+    "prelu": (F.prelu, [(5, 3), (3,)]),
+    "glu": (F.glu, [(5, 4)]),
+    "softmin": (lambda x: F.softmin(x, -1), rows),
+    "count_nonzero": (lambda x: torch.count_nonzero(x.relu(), -1).double(), rows),
+    "nansum": (lambda x: torch.nansum((x - 0.5).log(), -1), rows),
+    "median": (lambda x: x.median(0).values, [(6, 3)]),
+    "kthvalue": (lambda x: x.kthvalue(2, -1).values, rows),
+    "quantile": (lambda x: x.quantile(0.3, 0), [(6, 3)]),
+    "bincount": (lambda x: torch.bincount((x * 2 + 2).long().flatten(), minlength=5).double(), [(9,)]),
+    "diff": (lambda x: x.diff(dim=0), rows),
+    "trapezoid": (lambda x: torch.trapezoid(x, dx=0.1, dim=0), rows),
+    "cov": (torch.cov, rows),
+    "diag": (torch.diag, [(5,)]),
+    "kron": (torch.kron, [(5, 3), (2, 2)]),
+    "cross": (lambda a, b: torch.linalg.cross(a, b), pair),
+    "tensordot": (lambda a, b: torch.tensordot(a, b), [(5, 3, 2), (3, 2, 4)]),
+    "cdist": (lambda a, b: torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"), [(5, 3), (4, 3)]),
+    "cosine_similarity": (lambda a, b: F.cosine_similarity(a, b, -1), pair),
+    "index_fill": (lambda x: x.index_fill(0, i, 0.5), rows),
+    "index_copy": (lambda x, y: x.index_copy(0, i[:2], y), [(5, 3), (2, 3)]),
+    "take": (lambda x: x.take(i), rows),
+    "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), [(5, 3), (15,)]),
+    "Tensor.unfold": (lambda x: x.unfold(0, 3, 2), rows),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 3, 2)]),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), [(2, 2, 6, 4)]),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 3), [(2, 6, 2)]),
+    "interpolate": (lambda x: F.interpolate(x, scale_factor=2), [(2, 2, 3, 2)]),
+    "pad, circular": (lambda x: F.pad(x, (2, 2), mode="circular"), [(2, 2, 4)]),
+    "pad, reflect": (lambda x: F.pad(x, (2, 2), mode="reflect"), [(2, 2, 4)]),
+    "pad, replicate": (lambda x: F.pad(x, (2, 2), mode="replicate"), [(2, 2, 4)]),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), [(2, 2, 3, 2)]),
+    "soft_margin_loss": (lambda x, y: F.soft_margin_loss(x, y.sign().detach()), pair),
+    "poisson_nll_loss": (F.poisson_nll_loss, pair),
+    "gaussian_nll_loss": (lambda x, y, v: F.gaussian_nll_loss(x, y, v.abs() + 0.1), [(5, 3)] * 3),
+}
+
+lines = []
+for name, (f, shapes) in cases.items():
+    inputs = [wave(k, *s) for k, s in enumerate(shapes)]
+    out = f(*inputs)
+    if out.requires_grad:
+        (out * wave(8, *out.shape).detach()).sum().backward()
+    numbers = lambda t: [] if t is None else [float(f"{v:.12g}") for v in t.detach().flatten().tolist()]
+    grads = [numbers(x.grad) for x in inputs]
+    lines.append(json.dumps({"name": name, "inputs": shapes, "shape": list(out.shape), "output": numbers(out), "grads": grads}))
+print("[\n" + ",\n".join(lines) + "\n]")

@@ -1,0 +1,68 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
+)
+
+// A ConvTranspose is the transpose of a Conv, which makes signals or images larger, as
+// torch.nn.ConvTranspose1d and ConvTranspose2d compute it: each element of x adds the
+// kernel, times itself, to a window of the result. Batches may be sharded, S(0). The
+// windows take K or K·K times the memory of x with Out channels.
+type ConvTranspose struct {
+	Weight *dtensor.Tensor // [In, Out/Groups, K] or [In, Out/Groups, K, K]
+	Bias   *dtensor.Tensor // [Out]; nil: none
+	config ConvConfig
+}
+
+// NewConvTranspose1d makes a ConvTranspose of signals [B, In, T], with weights of standard
+// deviation 1/√(In/Groups·K) and a bias of zeros.
+func NewConvTranspose1d(init *Init, c ConvConfig) *ConvTranspose {
+	return newConvTranspose(init, "NewConvTranspose1d", c, 1)
+}
+
+// NewConvTranspose2d makes a ConvTranspose of images [B, In, H, W]; see NewConvTranspose1d.
+func NewConvTranspose2d(init *Init, c ConvConfig) *ConvTranspose {
+	return newConvTranspose(init, "NewConvTranspose2d", c, 2)
+}
+
+func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTranspose {
+	c = c.filled(op)
+	if c.OutputPadding < 0 || c.OutputPadding >= max(c.Stride, c.Dilation) {
+		fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; give one that is not negative, and below Stride %d or Dilation %d",
+			op, c.OutputPadding, c.Stride, c.Dilation))
+	}
+	weight, bias := c.params(init, dims, c.In, c.Out/c.Groups)
+	return &ConvTranspose{weight, bias, c}
+}
+
+// Forward returns the transposed convolution of x, in x's type, whose sizes become
+// (size - 1)·Stride - 2·Padding + Dilation·(K-1) + 1 + OutputPadding.
+//
+//	x [B, In, T]      →   [B, Out, T']        ConvTranspose1d
+//	x [B, In, H, W]   →   [B, Out, H', W']    ConvTranspose2d
+func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
+	c, dims := v.config, v.Weight.NDim()-2
+	c.signal("ConvTranspose", dims, x)
+	batch, windows, positions, window := x.Dim(0), x.Shape()[2:], 1, 1
+	sizes := make([]int, dims)
+	for d, n := range windows {
+		sizes[d] = (n-1)*c.Stride - 2*c.Padding + c.Dilation*(c.Kernel-1) + 1 + c.OutputPadding
+		if n < 1 || sizes[d] < 1 {
+			fault.Throw(fmt.Errorf("nn: ConvTranspose%dd.Forward: nothing is left of %v; give it more positions, or less Padding", dims, x.Layout()))
+		}
+		positions, window = positions*n, window*c.Kernel
+	}
+	x = x.Reshape(batch, c.Groups, c.In/c.Groups, positions)
+	weight := like(v.Weight, x).Reshape(c.Groups, c.In/c.Groups, c.Out/c.Groups*window)
+	y := dtensor.Einsum("bgin,gik->bgkn", x, weight).Reshape(append([]int{batch, c.Out, window}, windows...)...)
+	y = sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}.unpatch(y, sizes)
+	return addBias(y, v.Bias)
+}
+
+// Params lists weight and bias.
+func (v *ConvTranspose) Params() Params {
+	return (&Linear{Weight: v.Weight, Bias: v.Bias}).Params()
+}
