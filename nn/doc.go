@@ -18,6 +18,7 @@
 //	MoE                                                  a mixture of experts, instead of an MLP
 //	NewConv1d, NewConv2d, BatchNorm, GroupNorm           signals and images
 //	NewMaxPool1d, NewMaxPool2d, NewAvgPool1d, …          their pools
+//	Upsample, PReLU                                      for signals and images too
 //	NewLSTM, NewGRU, NewRNN                              recurrent networks
 //	NewLinears, DotInteraction                           recommendation models: DLRM
 //

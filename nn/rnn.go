@@ -158,7 +158,8 @@ func (r *RNN) ForwardWith(x *dtensor.Tensor, in RNNInput) (*dtensor.Tensor, RNNS
 // check refuses what does not fit.
 func (r *RNN) check(x *dtensor.Tensor, in RNNInput) {
 	if x.NDim() != 3 || x.Dim(1) == 0 || x.Dim(2) != r.config.In {
-		fault.Throw(fmt.Errorf("nn: RNN.Forward: %v: it wants [batch, positions, %d features] and at least one position", x.Layout(), r.config.In))
+		fault.Throw(fmt.Errorf("nn: RNN.Forward: %v: it wants [batch, positions, %d features] and at least one position",
+			x.Layout(), r.config.In))
 	}
 	for _, s := range []*dtensor.Tensor{in.State.H, in.State.C} {
 		if s != nil && (s.NDim() != 3 || s.Dim(0) != len(r.cells) || s.Dim(1) != x.Dim(0) || s.Dim(2) != r.config.Hidden) {

@@ -163,7 +163,8 @@ func TestRNNRecomputed(t *testing.T) {
 func TestRNNNames(t *testing.T) {
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
 		var names []string
-		for name, p := range nn.NewLSTM(nn.NewInit(mesh, 1), nn.RNNConfig{In: 3, Hidden: 2, Layers: 2, Bias: true, Bidirectional: true}).Params() {
+		r := nn.NewLSTM(nn.NewInit(mesh, 1), nn.RNNConfig{In: 3, Hidden: 2, Layers: 2, Bias: true, Bidirectional: true})
+		for name, p := range r.Params() {
 			names = append(names, fmt.Sprint(name, p.Shape()))
 		}
 		want := strings.Split("weight_ih_l0[8 3],weight_hh_l0[8 2],bias_ih_l0[8],bias_hh_l0[8],"+
