@@ -35,6 +35,11 @@ func TestRegressionCost(t *testing.T) {
 			{"MSE None", func() *dtensor.Tensor { return loss.MSE(x, y, loss.None).Sum(nil, false) }, 0, 1},
 			{"Huber", func() *dtensor.Tensor { return loss.Huber(x, y, 0.5, loss.Sum) }, 1, 0},
 			{"KL", func() *dtensor.Tensor { return loss.KL(x, y, loss.KLOptions{LogTarget: true, BatchMean: true}) }, 1, 0},
+			{"GaussianNLL", func() *dtensor.Tensor { return loss.GaussianNLL(x, y, y.Square(), loss.GaussianNLLOptions{}) }, 1, 0},
+			{"OfProbabilities", func() *dtensor.Tensor { return loss.BinaryCrossEntropyOfProbabilities(x.Sigmoid(), y, loss.Sum) }, 1, 0},
+			{"CosineEmbedding", func() *dtensor.Tensor {
+				return loss.CosineEmbedding(x, y, dtensor.Full(m, tensor.Int64, 1, []int{6}, layout.Replicate()), 0, loss.Mean)
+			}, 1, 0},
 			{"InfoNCE", func() *dtensor.Tensor { return loss.InfoNCE(x, y, loss.InfoNCEOptions{}) }, 2, 1},
 		} {
 			record := m.Comm().Record()
@@ -74,6 +79,21 @@ func TestRegressionRefusals(t *testing.T) {
 			{"InfoNCE: the queries are", func() { loss.InfoNCE(put(4), put(4), loss.InfoNCEOptions{}) }},
 			{"KL: BatchMean of operands", func() { loss.KL(x.Mean(nil, false), x.Mean(nil, false), loss.KLOptions{BatchMean: true}) }},
 			{"TripletMargin: the anchors", func() { y := x.Mean(nil, false); loss.TripletMargin(y, y, y, 1, loss.Mean) }},
+			{"PoissonNLL: the operands", func() { loss.PoissonNLL(x, put(4), loss.PoissonNLLOptions{}) }},
+			{"GaussianNLL: the operands", func() { loss.GaussianNLL(x, x, put(4, 1), loss.GaussianNLLOptions{}) }},
+			{"Eps is -1", func() { loss.GaussianNLL(x, x, x, loss.GaussianNLLOptions{Eps: -1}) }},
+			{"SoftMargin: the operands", func() { loss.SoftMargin(x, put(3), loss.Mean) }},
+			{"HingeEmbedding: the operands", func() { loss.HingeEmbedding(x, put(3), 1, loss.Mean) }},
+			{"CosineEmbedding: the operands are", func() { y := x.Mean(nil, false); loss.CosineEmbedding(y, y, y, 0, loss.Mean) }},
+			{"CosineEmbedding: the operands are", func() { loss.CosineEmbedding(x, x, x, 0, loss.Mean) }},
+			{"MultiMargin: the scores", func() { loss.MultiMargin(put(4), put(4).Cast(tensor.Int64), loss.MultiMarginOptions{}) }},
+			{"one class for each row", func() { loss.MultiMargin(x, put(4), loss.MultiMarginOptions{}) }},
+			{"one class for each row", func() { loss.MultiMargin(x, put(3).Cast(tensor.Int64), loss.MultiMarginOptions{}) }},
+			{"one factor for each class", func() {
+				loss.MultiMargin(x, put(4).Cast(tensor.Int64), loss.MultiMarginOptions{Weight: put(4)})
+			}},
+			{"WithPosWeight: the operands", func() { loss.BinaryCrossEntropyWithPosWeight(x, put(4), put(3), loss.Mean) }},
+			{"OfProbabilities: the operands", func() { loss.BinaryCrossEntropyOfProbabilities(x, put(4), loss.Mean) }},
 			{"MarginRanking: the operands ", func() { loss.MarginRanking(x, x, put(4), 1, loss.Mean) }},
 		} {
 			err := dtensor.Try(ctx, m, c.f)
