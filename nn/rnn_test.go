@@ -74,7 +74,7 @@ func TestRNNAgainstPyTorch(t *testing.T) {
 	references := references(t)
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
 		for name, c := range inOrder(rnnCases) {
-			for _, place := range [][]layout.Placement{batch(), {whole, s1}, {s0, layout.Shard(2)}} {
+			for _, place := range [][]layout.Placement{batch(), {whole, s1}, {s0, layout.Shard(2)}, {s0, layout.Partial(layout.Sum)}} {
 				r, x, in, params := c.build(mesh, place...)
 				if place[1] == whole {
 					nn.Shard(r, "dp")
@@ -126,13 +126,10 @@ func TestRNNRecomputed(t *testing.T) {
 			x := wave(mesh, 1, []int{3, 4, 3}, batch()...)
 			mesh.StartKeys(1)
 			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-				y := x
 				if recompute {
-					y = dtensor.Recompute(r.Forward, x)
-				} else {
-					y = r.Forward(x)
+					return dtensor.Recompute(r.Forward, x).Square().Sum(nil, false)
 				}
-				return y.Square().Sum(nil, false)
+				return r.Forward(x).Square().Sum(nil, false)
 			}, nn.Tensors(r.Params())...)
 			var list []float32
 			for _, g := range grads {
