@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// The losses of this file are as those of regression.go, formulas over element-wise operators.
+// The losses of this file are formulas over element-wise operators, as those of regression.go are.
 
 // PoissonNLLOptions are the settings of PoissonNLL.
 type PoissonNLLOptions struct {
@@ -48,16 +49,14 @@ type GaussianNLLOptions struct {
 // and its gradient is that there, as in PyTorch.
 func GaussianNLL(x, y, variance *dtensor.Tensor, o GaussianNLLOptions) *dtensor.Tensor {
 	const op = "GaussianNLL"
-	if o.Eps == 0 {
-		o.Eps = 1e-6
-	}
-	if !(o.Eps > 0) {
-		refuse(op, fmt.Sprintf("Eps is %v; it must be above 0", o.Eps))
+	eps := cmp.Or(o.Eps, 1e-6)
+	if !(eps > 0) {
+		refuse(op, fmt.Sprintf("Eps is %v; it must be above 0", eps))
 	}
 	_, variance = operands(op, o.Reduction, x, variance)
 	x, y = operands(op, o.Reduction, x, y)
 	v := variance.Detach()
-	v = variance.Add(v.Clamp(o.Eps, math.Inf(1)).Sub(v))
+	v = variance.Add(v.Clamp(eps, math.Inf(1)).Sub(v))
 	losses := v.Log().Add(x.Sub(y).Square().Div(v)).Scale(0.5)
 	if o.Full {
 		losses = losses.AddScalar(math.Log(2*math.Pi) / 2)

@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -11,7 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// The losses of this file are as those of regression.go, formulas over operators. Signs y are 1 or -1, of any type.
+// The losses of this file are formulas over operators, as those of regression.go are. Signs y are 1 or -1, of any type.
 
 // SoftMargin returns ln(1 + exp(-y·x)) for each element, as torch's soft_margin_loss: y is the sign that x should have.
 func SoftMargin(x, y *dtensor.Tensor, r Reduction) *dtensor.Tensor {
@@ -65,12 +66,12 @@ type MultiMarginOptions struct {
 // so the target's score should be larger than all others by the margin: a support vector machine of several classes.
 //
 //	x [N, C]   targets [N], integers   →   [] R for Mean and Sum, [N] for None
+//
+// A target that is no class throws a *tensor.IndexError on every rank. Where rows are sharded it ends the communicator,
+// as in dtensor.Tensor.Gather.
 func MultiMargin(x, targets *dtensor.Tensor, o MultiMarginOptions) *dtensor.Tensor {
 	const op = "MultiMargin"
 	x, _ = operands(op, o.Reduction, x, x)
-	if o.Margin == 0 {
-		o.Margin = 1
-	}
 	switch {
 	case x.NDim() != 2:
 		refuse(op, fmt.Sprintf("the scores are %v; give [N, C]", x))
@@ -82,7 +83,7 @@ func MultiMargin(x, targets *dtensor.Tensor, o MultiMarginOptions) *dtensor.Tens
 	m := x.Mesh()
 	index := targets.Unsqueeze(1)
 	own := dtensor.Arange(m, tensor.Int64, 0, x.Dim(1), m.Every(layout.Replicate())...).Compare(kernel.OpEq, index)
-	losses := x.Sub(x.Gather(1, index)).AddScalar(o.Margin).Clamp(0, math.Inf(1)).MaskedFill(own, 0)
+	losses := x.Sub(x.Gather(1, index)).AddScalar(cmp.Or(o.Margin, 1)).Clamp(0, math.Inf(1)).MaskedFill(own, 0)
 	if o.Squared {
 		losses = losses.Square()
 	}

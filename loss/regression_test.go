@@ -105,3 +105,24 @@ func TestRegressionRefusals(t *testing.T) {
 		return nil
 	})
 }
+
+// A target that is no class is an error on every rank. Where all have its row the ranks go on.
+func TestMultiMarginOfNoClass(t *testing.T) {
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, place := range []layout.Placement{shard1, replicate, shard0} {
+			x := meshtest.Place(m, meshtest.Numbers(15, 1, 1), []int{5, 3}, place)
+			for _, last := range []int64{-1, 3, 2} {
+				targets := meshtest.Place(m, []int64{0, 1, 2, 0, last}, []int{5}, replicate)
+				err := dtensor.Try(ctx, m, func() { loss.MultiMargin(x, targets, loss.MultiMarginOptions{}) })
+				var out *tensor.IndexError
+				if errors.As(err, &out) != (last != 2) || last == 2 && err != nil {
+					return fmt.Errorf("%v: target %d: %v", place, last, err)
+				}
+				if last != 2 && place == shard0 {
+					return nil // the communicator has ended
+				}
+			}
+		}
+		return nil
+	})
+}
