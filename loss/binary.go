@@ -2,6 +2,7 @@ package loss
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -67,4 +68,40 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 		}
 		return grads
 	})
+}
+
+// BinaryCrossEntropyWithPosWeight is BinaryCrossEntropy with the part of the targets that are 1 multiplied by posWeight,
+// as the pos_weight of torch's binary_cross_entropy_with_logits:
+//
+//	loss = posWeight·y·log(1 + exp(-x)) + (1 - y)·log(1 + exp(x))
+//
+// posWeight broadcasts to the logits, as one factor for each class does to [N, C].
+func BinaryCrossEntropyWithPosWeight(logits, targets, posWeight *dtensor.Tensor, r Reduction) *dtensor.Tensor {
+	wide := logits.DType().Wide()
+	x, y := operands("BinaryCrossEntropyWithPosWeight", r, logits.Cast(wide), targets)
+	ones := y.Mul(posWeight.Cast(wide)).Mul(x.LogSigmoid())
+	zeros := y.Neg().AddScalar(1).Mul(x.Neg().LogSigmoid())
+	return reduced(ones.Add(zeros).Neg(), r)
+}
+
+// BinaryCrossEntropyOfProbabilities returns the cross-entropy of probabilities against targets between 0 and 1, for each
+// position, as torch's binary_cross_entropy
+//
+//	loss = -y·max(ln p, -100) - (1 - y)·max(ln(1 - p), -100)
+//
+// Operands and result are as those of MSE. The gradient of the probabilities is (p - y)/max(p·(1 - p), 1e-12). Where there are
+// logits, BinaryCrossEntropy of them keeps digits that probabilities near 0 and 1 have lost.
+func BinaryCrossEntropyOfProbabilities(probs, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
+	const op = "BinaryCrossEntropyOfProbabilities"
+	probs, targets = operands(op, r, probs, targets)
+	probs = probs.Reduced()
+	targets = targets.Redistribute(probs.Placements()...)
+	p, y := probs.Detach(), targets.Detach()
+	one, zero := p.Log().Clamp(-100, math.Inf(1)), p.Neg().Log1p().Clamp(-100, math.Inf(1))
+	losses := y.Mul(one).Add(y.Neg().AddScalar(1).Mul(zero)).Neg()
+	losses = dtensor.Record(op, losses, []*dtensor.Tensor{probs, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		slope := p.Sub(y).Div(p.Mul(p.Neg().AddScalar(1)).Clamp(1e-12, math.Inf(1)))
+		return []dtensor.Grad{dtensor.Dense(slope.Mul(gy)), dtensor.Dense(zero.Sub(one).Mul(gy))}
+	})
+	return reduced(losses, r)
 }

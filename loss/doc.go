@@ -12,8 +12,10 @@
 // A loss computes what torch.nn.functional computes under the same name for the whole
 // tensor; a layout never changes a result.
 //
-// MSE, L1, Huber, KL, BinaryCrossEntropy, MarginRanking and TripletMargin compare
-// elements or rows, and InfoNCE finds each query's key among those of all ranks.
+// MSE, L1, Huber, KL, PoissonNLL, GaussianNLL, BinaryCrossEntropy, and the losses of
+// margins, such as TripletMargin and CosineEmbedding, compare elements or rows.
+// MultiMargin is CrossEntropy's counterpart of margins, and InfoNCE finds each query's
+// key among those of all ranks.
 //
 // All take float32, float64 and bfloat16. A loss of bfloat16 operands is computed in
 // float32 and is float32; its gradients are bfloat16. See CrossEntropy.

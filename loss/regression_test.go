@@ -35,6 +35,11 @@ func TestRegressionCost(t *testing.T) {
 			{"MSE None", func() *dtensor.Tensor { return loss.MSE(x, y, loss.None).Sum(nil, false) }, 0, 1},
 			{"Huber", func() *dtensor.Tensor { return loss.Huber(x, y, 0.5, loss.Sum) }, 1, 0},
 			{"KL", func() *dtensor.Tensor { return loss.KL(x, y, loss.KLOptions{LogTarget: true, BatchMean: true}) }, 1, 0},
+			{"GaussianNLL", func() *dtensor.Tensor { return loss.GaussianNLL(x, y, y.Square(), loss.GaussianNLLOptions{}) }, 1, 0},
+			{"OfProbabilities", func() *dtensor.Tensor { return loss.BinaryCrossEntropyOfProbabilities(x.Sigmoid(), y, loss.Sum) }, 1, 0},
+			{"CosineEmbedding", func() *dtensor.Tensor {
+				return loss.CosineEmbedding(x, y, dtensor.Full(m, tensor.Int64, 1, []int{6}, layout.Replicate()), 0, loss.Mean)
+			}, 1, 0},
 			{"InfoNCE", func() *dtensor.Tensor { return loss.InfoNCE(x, y, loss.InfoNCEOptions{}) }, 2, 1},
 		} {
 			record := m.Comm().Record()
@@ -74,12 +79,48 @@ func TestRegressionRefusals(t *testing.T) {
 			{"InfoNCE: the queries are", func() { loss.InfoNCE(put(4), put(4), loss.InfoNCEOptions{}) }},
 			{"KL: BatchMean of operands", func() { loss.KL(x.Mean(nil, false), x.Mean(nil, false), loss.KLOptions{BatchMean: true}) }},
 			{"TripletMargin: the anchors", func() { y := x.Mean(nil, false); loss.TripletMargin(y, y, y, 1, loss.Mean) }},
+			{"PoissonNLL: the operands", func() { loss.PoissonNLL(x, put(4), loss.PoissonNLLOptions{}) }},
+			{"GaussianNLL: the operands", func() { loss.GaussianNLL(x, x, put(4, 1), loss.GaussianNLLOptions{}) }},
+			{"Eps is -1", func() { loss.GaussianNLL(x, x, x, loss.GaussianNLLOptions{Eps: -1}) }},
+			{"SoftMargin: the operands", func() { loss.SoftMargin(x, put(3), loss.Mean) }},
+			{"HingeEmbedding: the operands", func() { loss.HingeEmbedding(x, put(3), 1, loss.Mean) }},
+			{"CosineEmbedding: the operands are", func() { y := x.Mean(nil, false); loss.CosineEmbedding(y, y, y, 0, loss.Mean) }},
+			{"CosineEmbedding: the operands are", func() { loss.CosineEmbedding(x, x, x, 0, loss.Mean) }},
+			{"MultiMargin: the scores", func() { loss.MultiMargin(put(4), put(4).Cast(tensor.Int64), loss.MultiMarginOptions{}) }},
+			{"one class for each row", func() { loss.MultiMargin(x, put(4), loss.MultiMarginOptions{}) }},
+			{"one class for each row", func() { loss.MultiMargin(x, put(3).Cast(tensor.Int64), loss.MultiMarginOptions{}) }},
+			{"one factor for each class", func() {
+				loss.MultiMargin(x, put(4).Cast(tensor.Int64), loss.MultiMarginOptions{Weight: put(4)})
+			}},
+			{"WithPosWeight: the operands", func() { loss.BinaryCrossEntropyWithPosWeight(x, put(4), put(3), loss.Mean) }},
+			{"OfProbabilities: the operands", func() { loss.BinaryCrossEntropyOfProbabilities(x, put(4), loss.Mean) }},
 			{"MarginRanking: the operands ", func() { loss.MarginRanking(x, x, put(4), 1, loss.Mean) }},
 		} {
 			err := dtensor.Try(ctx, m, c.f)
 			var refused *loss.Error
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
 				return fmt.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		}
+		return nil
+	})
+}
+
+// A target that is no class is an error on every rank. Where all have its row the ranks go on.
+func TestMultiMarginOfNoClass(t *testing.T) {
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, place := range []layout.Placement{shard1, replicate, shard0} {
+			x := meshtest.Place(m, meshtest.Numbers(15, 1, 1), []int{5, 3}, place)
+			for _, last := range []int64{-1, 3, 2} {
+				targets := meshtest.Place(m, []int64{0, 1, 2, 0, last}, []int{5}, replicate)
+				err := dtensor.Try(ctx, m, func() { loss.MultiMargin(x, targets, loss.MultiMarginOptions{}) })
+				var out *tensor.IndexError
+				if errors.As(err, &out) != (last != 2) || last == 2 && err != nil {
+					return fmt.Errorf("%v: target %d: %v", place, last, err)
+				}
+				if last != 2 && place == shard0 {
+					return nil // the communicator has ended
+				}
 			}
 		}
 		return nil

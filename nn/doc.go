@@ -18,6 +18,8 @@
 //	MoE                                                  a mixture of experts, instead of an MLP
 //	NewConv1d, NewConvTranspose1d, BatchNorm, GroupNorm  signals and images
 //	NewMaxPool1d, NewMaxPool2d, NewAvgPool1d, …          their pools
+//	Upsample, PReLU                                      for signals and images too
+//	NewLSTM, NewGRU, NewRNN                              recurrent networks
 //	NewLinears, DotInteraction                           recommendation models: DLRM
 //
 // With LlamaNames or GPT2Names parameters have the names of Hugging Face's models, so

@@ -231,6 +231,12 @@ func TestLayerRefusals(t *testing.T) {
 			{"2 dimensions of positions", func() { nn.NewAvgPool2d(nn.PoolConfig{Kernel: 1}).Forward(x) }},
 			{"half of Kernel", func() { nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2, Padding: 2}) }},
 			{"have to be positive", func() { nn.NewMaxPool1d(nn.PoolConfig{}) }},
+			{"give either Size or Scale", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 2, Size: []int{2}}) }},
+			{"give either Size or Scale", func() { nn.NewUpsample(nn.UpsampleConfig{Size: []int{0}}) }},
+			{"AlignCorners goes with Linear", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 2, AlignCorners: true}) }},
+			{"with Scale 0.1 none", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 0.1}).Forward(x) }},
+			{"as many dimensions", func() { nn.NewUpsample(nn.UpsampleConfig{Size: []int{2, 2}}).Forward(x) }},
+			{"it wants [batch, 2 channels]", func() { nn.NewPReLU(init, 2).Forward(x) }},
 			{"a mean has no Dilation", func() { nn.NewAvgPool1d(nn.PoolConfig{Kernel: 2, Dilation: 2}) }},
 		} {
 			if err := dtensor.Try(ctx, mesh, c.f); err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "nn: ") {

@@ -133,4 +133,51 @@ def moe(name, b, t, c, f, experts, k, capacity):
 moe("moe", 2, 6, 4, 5, 4, 2, 4.0)
 moe("moe full", 4, 3, 4, 5, 3, 2, 0.8)
 
+def rnn(name, make, b, t, c, h, layers, bidirectional, state, lengths=None):
+    """The result, the last state and, of an LSTM, the last cells, one after the other."""
+    net = make(c, h, layers, batch_first=True, bidirectional=bidirectional)
+    for i, p in enumerate(net.parameters()):
+        p.data = wave(2 + i, *p.shape).detach()
+    x, params = wave(1, b, t, c), list(net.parameters())
+    first = [wave(30 + i, layers * (1 + bidirectional), b, h) for i in range(state)]
+    if lengths is not None:
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
+        y, last = net(packed, (tuple(first) if state == 2 else first[0]) if state else None)
+        y, _ = nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=t)
+    else:
+        y, last = net(x, (tuple(first) if state == 2 else first[0]) if state else None)
+    last = last if isinstance(last, tuple) else (last,)
+    case(name, torch.cat([y.flatten(), *[s.flatten() for s in last]]), x, *first, *params)
+
+
+rnn("rnn", nn.RNN, 3, 4, 2, 3, 1, False, 0)
+rnn("gru", nn.GRU, 3, 5, 2, 3, 1, False, 0)
+rnn("gru both ways", nn.GRU, 1, 3, 3, 2, 2, True, 1)
+rnn("gru padded", nn.GRU, 4, 5, 2, 3, 1, True, 1, [2, 5, 1, 4])
+rnn("lstm", nn.LSTM, 3, 5, 2, 3, 1, False, 0)
+rnn("lstm both ways", nn.LSTM, 3, 4, 3, 2, 2, True, 2)
+rnn("lstm one position", nn.LSTM, 1, 1, 3, 2, 1, False, 2)
+rnn("lstm padded", nn.LSTM, 3, 5, 2, 3, 2, True, 0, [3, 1, 4])
+
+
+def upsample(name, shape, **options):
+    x = wave(1, *shape)
+    case(name, F.interpolate(x, **options), x)
+
+
+upsample("upsample nearest 1d", (3, 2, 4), size=7, mode="nearest")
+upsample("upsample nearest 2d", (3, 2, 3, 4), scale_factor=2, mode="nearest")
+upsample("upsample nearest down", (2, 3, 5, 7), size=(2, 3), mode="nearest")
+upsample("upsample linear", (3, 2, 5), size=8, mode="linear", align_corners=False)
+upsample("upsample linear scaled", (3, 2, 5), scale_factor=1.7, mode="linear", align_corners=False)
+upsample("upsample linear corners", (3, 2, 5), size=9, mode="linear", align_corners=True)
+upsample("upsample bilinear", (1, 2, 3, 4), scale_factor=2, mode="bilinear", align_corners=False)
+upsample("upsample bilinear corners", (3, 1, 3, 4), size=(5, 7), mode="bilinear", align_corners=True)
+upsample("upsample bilinear down", (3, 2, 5, 7), size=(2, 3), mode="bilinear", align_corners=False)
+upsample("upsample bilinear down corners", (2, 2, 5, 6), size=(1, 3), mode="bilinear", align_corners=True)
+
+for name, shape, n in ("prelu", (3, 4), 1), ("prelu of channels", (3, 4, 2), 4):
+    x, w = wave(1, *shape), wave(2, n)
+    case(name, F.prelu(x, w), x, w)
+
 print("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]")

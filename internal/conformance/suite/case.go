@@ -128,6 +128,9 @@ type Args struct {
 	LogTarget      bool    `json:"log_target"`
 	Delta          float64 `json:"delta"`
 	Margin         float64 `json:"margin"`
+	LogInput       bool    `json:"log_input"`
+	Full           bool    `json:"full"`
+	P              int     `json:"p"`
 	Temperature    float64 `json:"temperature"`
 	Symmetric      bool    `json:"symmetric"`
 	DotProduct     bool    `json:"dot_product"`

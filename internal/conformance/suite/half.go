@@ -15,6 +15,8 @@ var halves = map[string]struct {
 	"sin": {inputs: pair}, "cos": {inputs: pair}, "erf": {inputs: pair}, "roll": {inputs: pair},
 	"tril": {inputs: pair}, "triu": {inputs: pair},
 	"mse_loss": {inputs: compared, loss: true}, "kl_div": {inputs: compared, loss: true},
+	"soft_margin_loss": {inputs: pair, loss: true}, "binary_cross_entropy_pos_weight": {inputs: pair, loss: true},
+	"poisson_nll_loss": {inputs: compared, loss: true}, "cosine_embedding_loss": {inputs: []string{"a", "b"}, loss: true},
 	"sum": {inputs: pair}, "mean": {inputs: pair}, "amax": {inputs: pair}, "softmax": {inputs: pair}, "log_softmax": {inputs: pair},
 	"reshape": {inputs: pair}, "transpose": {inputs: pair}, "narrow": {inputs: pair}, "gather": {inputs: pair}, "index_select": {inputs: pair},
 	"cat":                          {inputs: []string{"a", "b"}},

@@ -107,6 +107,29 @@ var operators = map[string]operator{
 	"margin_ranking_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
 		return loss.MarginRanking(in["a"], in["b"], in["target"], a.Margin, a.reduction)
 	}),
+	"binary_cross_entropy_pos_weight": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.BinaryCrossEntropyWithPosWeight(in["input"], in["target"], in["pos_weight"], a.reduction)
+	}),
+	"binary_cross_entropy": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor {
+		return loss.BinaryCrossEntropyOfProbabilities(x, y, a.reduction)
+	}),
+	"poisson_nll_loss": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor {
+		return loss.PoissonNLL(x, y, loss.PoissonNLLOptions{Reduction: a.reduction, Rates: !a.LogInput, Full: a.Full})
+	}),
+	"gaussian_nll_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.GaussianNLL(in["input"], in["target"], in["var"], loss.GaussianNLLOptions{Reduction: a.reduction, Full: a.Full})
+	}),
+	"soft_margin_loss": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor { return loss.SoftMargin(x, y, a.reduction) }),
+	"hinge_embedding_loss": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor {
+		return loss.HingeEmbedding(x, y, a.Margin, a.reduction)
+	}),
+	"cosine_embedding_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.CosineEmbedding(in["a"], in["b"], in["target"], a.Margin, a.reduction)
+	}),
+	"multi_margin_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.MultiMargin(in["input"], in["target"],
+			loss.MultiMarginOptions{Reduction: a.reduction, Margin: a.Margin, Squared: a.P == 2, Weight: in["weight"]})
+	}),
 	"triplet_margin_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
 		return loss.TripletMargin(in["a"], in["b"], in["c"], a.Margin, a.reduction)
 	}),
