@@ -27,7 +27,6 @@ var composed = map[string]func(in []T) T{
 	"relu6":  one(func(x T) T { return x.Scale(9).Clamp(0, 6) }),
 	"selu":   one(func(x T) T { return x.ELU(1.6732632423543772).Scale(1.0507009873554805) }),
 	"glu":    one(func(x T) T { h := x.Chunk(-1, 2); return h[0].Mul(h[1].Sigmoid()) }),
-	"prelu":  two(func(x, w T) T { return x.Relu().Sub(w.Mul(x.Neg().Relu())) }),
 	"median": one(func(x T) T { n := x.Dim(0); s, _ := x.Sort(0, false); return s.Narrow(0, (n-1)/2, 1).Squeeze(0) }),
 	"heaviside": two(func(x, v T) T {
 		x, v = x.Relu().Detach(), v.Detach()
@@ -130,7 +129,6 @@ var composed = map[string]func(in []T) T{
 		g, c := 3, x.Dim(1)
 		return x.Reshape(x.Dim(0), g, c/g, -1).Transpose(1, 2).Reshape(x.Shape()...)
 	}),
-	"interpolate": one(func(x T) T { return x.RepeatInterleave(2, -2).RepeatInterleave(2, -1) }),
 	"pad, circular": one(func(x T) T {
 		n, p := x.Dim(-1), 2
 		return dtensor.Cat(-1, x.Narrow(-1, n-p, p), x, x.Narrow(-1, 0, p))
@@ -144,15 +142,6 @@ var composed = map[string]func(in []T) T{
 		return dtensor.Cat(-1, x.Narrow(-1, 0, 1).RepeatInterleave(p, -1), x, x.Narrow(-1, n-1, 1).RepeatInterleave(p, -1))
 	}),
 	"adaptive_avg_pool2d": one(func(x T) T { return x.Mean([]int{-2, -1}, true) }),
-	"soft_margin_loss": two(func(x, y T) T {
-		y = y.Sign().Detach()
-		return x.Mul(y).Neg().Softplus().Mean(nil, false)
-	}),
-	"poisson_nll_loss": two(func(x, y T) T { return x.Exp().Sub(y.Mul(x)).Mean(nil, false) }),
-	"gaussian_nll_loss": func(in []T) T {
-		x, y, v := in[0], in[1], in[2].Abs().AddScalar(0.1)
-		return v.Log().Add(x.Sub(y).Square().Div(v)).Mean(nil, false).Scale(0.5)
-	},
 }
 
 func xlogy(x, y T) T { return x.Mul(y.MaskedFill(x.CompareScalar(kernel.OpEq, 0), 1).Log()) }
