@@ -22,7 +22,8 @@ func TestStoredAfterPrefetch(t *testing.T) {
 		for _, place := range []layout.Placement{layout.Shard(0), layout.Replicate()} {
 			for _, dt := range []tensor.DType{tensor.Int64, tensor.Int32} {
 				meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
-					if err := prefetchedRun(ctx, m, t.TempDir(), place, dt); err != nil {
+					if err := prefetchedRun(ctx, m, t.TempDir(), place, dt, map[bool]embedding.Layout{
+						true: embedding.RowWise("a"), false: embedding.RowCyclic("a")}[dt == tensor.Int64]); err != nil {
 						return fmt.Errorf("%d ranks, ids %v of %v: %w", ranks, place, dt, err)
 					}
 					return nil
@@ -32,7 +33,7 @@ func TestStoredAfterPrefetch(t *testing.T) {
 	}
 }
 
-func prefetchedRun(ctx context.Context, m *dtensor.Mesh, folder string, place layout.Placement, dt tensor.DType) error {
+func prefetchedRun(ctx context.Context, m *dtensor.Mesh, folder string, place layout.Placement, dt tensor.DType, l embedding.Layout) error {
 	var tables [2]*embedding.Table // on a disk and in memory
 	rng := rand.New(rand.NewPCG(5, 5))
 	batch := func() (ids *dtensor.Tensor) {
@@ -47,6 +48,7 @@ func prefetchedRun(ctx context.Context, m *dtensor.Mesh, folder string, place la
 	}
 	err := dtensor.Try(ctx, m, func() {
 		c := storedConfig(folder)
+		c.Layout = l
 		tables[0] = embedding.NewTable(m, c)
 		c.Store, c.Cache = "", 0
 		tables[1] = embedding.NewTable(m, c)
