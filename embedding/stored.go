@@ -32,8 +32,9 @@ type stored struct {
 	followed bool
 
 	ahead       [aheads]ahead // the newest first
-	found, at   []int64       // the rows that were looked up last, and their slots
-	changed, to []int64       // the rows that are to be changed, counted from this rank's first, and their slots
+	asks        asks
+	found, at   []int64 // the rows that were looked up last, and their slots
+	changed, to []int64 // the rows that are to be changed, counted from this rank's first, and their slots
 }
 
 // newStored makes the rows of a table that c describes.

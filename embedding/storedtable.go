@@ -105,7 +105,7 @@ const prefetchOp = "Prefetch"
 //	ids = next
 //
 // A lookup of the same ids uses what Prefetch has found out about them and about their rows, of the last two batches
-// that were prefetched; it takes some sixty bytes an id to remember.
+// that were prefetched, and if that is so on all ranks does not exchange them again; it takes some eighty bytes an id to remember.
 //
 // It communicates as a lookup does up to the replies, and throws for bad ids as a lookup does. It
 // does nothing for a table without a Store.
