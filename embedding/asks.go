@@ -36,6 +36,9 @@ func (a *asks) note(group *comm.Comm, message *tensor.Tensor, send []int, wanted
 
 // sameAsk returns the number of the Prefetch by which this rank has requested what it requests now, 0 if there is none.
 func (x *exchange) sameAsk() int64 {
+	if x.asks.count == 0 {
+		return 0
+	}
 	message, send := x.message()
 	defer runtime.KeepAlive(message)
 	for i := range x.asks.last {

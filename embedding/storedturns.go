@@ -33,6 +33,7 @@ func (f storedField) InBlocks() (blocks dtensor.Stored, free func()) {
 	free = func() {
 		if to.s.rows != nil {
 			to.s.rows.Close() // what it says of a copy is of no use
+			to.s.rows = nil   // the plan of a checkpoint keeps the tensor
 		}
 	}
 	if block[me].N > 0 && err == nil {
