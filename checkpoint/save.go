@@ -29,6 +29,7 @@ type snapshot struct {
 	values map[string]json.RawMessage
 	data   []byte // what follows the header of this rank's file, but for what lies on a disk
 	err    error  // why there is nothing to write
+	free   func() // is called when all is written; nil: nothing is to do
 }
 
 // A plan says who writes what. It depends on names, types and layouts alone, so
@@ -40,11 +41,17 @@ type plan struct {
 }
 
 // snapshot copies what this rank is to write.
-func (s *Store) snapshot(ctx context.Context, step int, state *State) snapshot {
+func (s *Store) snapshot(ctx context.Context, step int, state *State) (snap snapshot) {
 	now, free := state.asSaved(ctx)
-	defer free()
+	defer func() {
+		if snap.plan.storesRows() {
+			snap.free = free // when all is written
+		} else {
+			free()
+		}
+	}()
 	state = &now
-	snap := snapshot{step: step, state: state.sorted()}
+	snap = snapshot{step: step, state: state.sorted()}
 	if snap.err = state.err; snap.err != nil {
 		return snap
 	}

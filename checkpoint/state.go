@@ -140,8 +140,8 @@ func (s *State) asSaved(ctx context.Context) (now State, free func()) {
 		}))
 	}
 	now.excerpts()
-	for _, c := range now.inBlocks(ctx) {
-		frees = append(frees, c.blocks.Local().Free)
+	for _, c := range now.inBlocks(ctx, true) {
+		frees = append(frees, c.free)
 	}
 	return now, func() {
 		for _, f := range frees {
@@ -151,22 +151,36 @@ func (s *State) asSaved(ctx context.Context) (now State, free func()) {
 }
 
 // A blocked is a tensor whose rows are dealt out in turn, and a copy with blocks of them,
-// which a file can have.
-type blocked struct{ turns, blocks *dtensor.Tensor }
+// which a file can have, until free is called.
+type blocked struct {
+	turns, blocks *dtensor.Tensor
+	free          func()
+}
 
 // inBlocks puts copies with blocks of rows in place of the tensors of s whose rows are
-// dealt out in turn, and returns them. It is collective over the meshes of these.
-func (s *State) inBlocks(ctx context.Context) (copies []blocked) {
+// dealt out in turn, and returns them; of rows on a disk only to save them: see fillStored. It is collective over
+// the meshes of these.
+func (s *State) inBlocks(ctx context.Context, toSave bool) (copies []blocked) {
 	slices.SortFunc(s.tensors, func(a, b namedTensor) int { return strings.Compare(a.name, b.name) }) // one order on all ranks
 	for i := range s.tensors {
 		t := s.tensors[i].tensor
 		if t == nil || t.Layout().Cyclic() < 0 {
 			continue
 		}
+		_, stored := t.Stored()
+		if stored && !toSave {
+			continue
+		}
 		s.keep(dtensor.Try(ctx, t.Mesh(), func() {
+			if stored {
+				c, free := t.InBlocks("State")
+				copies = append(copies, blocked{t, c, free})
+				s.tensors[i].tensor = c
+				return
+			}
 			c := t.Redistribute(t.Layout().Blocks().Placements()...)
 			c.Local().Persist()
-			copies = append(copies, blocked{t, c})
+			copies = append(copies, blocked{t, c, c.Local().Free})
 			s.tensors[i].tensor = c
 		}))
 	}
@@ -198,7 +212,7 @@ func (s *State) asLoaded(ctx context.Context, shape func(name string) []int) (no
 		}))
 	}
 	now.excerpts()
-	copies := now.inBlocks(ctx)
+	copies := now.inBlocks(ctx, false)
 	return now, func() error {
 		for _, c := range copies {
 			err := dtensor.Try(ctx, c.turns.Mesh(), func() {
@@ -207,7 +221,7 @@ func (s *State) asLoaded(ctx context.Context, shape func(name string) []int) (no
 			if err != nil {
 				return err
 			}
-			c.blocks.Local().Free()
+			c.free()
 		}
 		for i, g := range s.growing {
 			if err := dtensor.Try(ctx, g.Mesh(), dones[i]); err != nil {

@@ -148,6 +148,7 @@ func (s *Store) Save(ctx context.Context, step int, state *State) error {
 	}(s.saving)
 	if snap.plan.storesRows() { // its rows are read as they are now
 		s.saving <- <-s.saving
+		snap.free()
 	}
 	return before
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -123,11 +124,11 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 	}
 	s, _ := t.stored()
 	mine, _ := local(t.tensor) // empty outside the mesh
-	rows, rowBytes := 0, t.rowBytes()
+	rowBytes, its := t.rowBytes(), layout.Held{}
 	if len(mine.size) > 0 && mine.numel() > 0 {
-		rows = mine.size[0]
+		its = t.tensor.Layout().Held(t.mesh().Coord())
 	}
-	n := max(1, storedBytes/rowBytes)
+	rows, n := its.N, max(1, storedBytes/rowBytes/max(1, its.Stride))
 	rounds := []int64{int64((rows + n - 1) / n), 0}
 	if l.err != nil {
 		rounds[1] = 1
@@ -137,13 +138,13 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 	}
 	for round := range int(rounds[0]) {
 		first := round * n
-		var its []box
-		if first < rows {
+		var wanted []box
+		if first < rows { // with those in between that other ranks have, where rows are dealt out in turn
 			b := box{append([]int{}, mine.offset...), append([]int{}, mine.size...)}
-			b.offset[0], b.size[0] = b.offset[0]+first, min(n, rows-first)
-			its = []box{b}
+			b.offset[0], b.size[0] = its.Row(first), (min(n, rows-first)-1)*its.Stride+1
+			wanted = []box{b}
 		}
-		boxes, err := tell(ctx, l.host, [][]box{its}, []int{len(t.shape())})
+		boxes, err := tell(ctx, l.host, [][]box{wanted}, []int{len(t.shape())})
 		if err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 			of[r] = boxes[r][0]
 		}
 		var targets []target
-		for _, b := range its {
+		for _, b := range wanted {
 			targets = append(targets, target{b, make([]byte, b.numel()*f.entry.dtype().Size())})
 		}
 		if err := l.fill(ctx, f.entry, of, targets); err != nil {
@@ -160,11 +161,23 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 		}
 		for _, to := range targets {
 			if l.err == nil {
-				l.keep(named(f.entry, putStored(ctx, t.tensor, s, first, to, f.entry.dtype())))
+				l.keep(named(f.entry, putStored(ctx, t.tensor, s, first, to.every(its.Stride), f.entry.dtype())))
 			}
 		}
 	}
 	return nil
+}
+
+// every returns every stride-th row of t, from its first on; it changes t.
+func (t target) every(stride int) target {
+	rowBytes := len(t.data) / t.box.size[0]
+	n := (t.box.size[0] + stride - 1) / stride
+	for i := range n {
+		copy(t.data[i*rowBytes:], t.data[i*stride*rowBytes:][:rowBytes])
+	}
+	t.box.size[0] = n // of a box that is this target's alone
+	t.data = t.data[:n*rowBytes]
+	return t
 }
 
 // putStored sets rows to what was read, in the type of the tensor.

@@ -1,9 +1,11 @@
 package dtensor
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -17,6 +19,15 @@ type Stored interface {
 	WriteRows(first int, b []byte) error
 	// Sync returns an error if something that was written may be lost.
 	Sync() error
+}
+
+// A StoredInTurn is a Stored of a tensor whose rows a layout.ShardCyclic deals out. Checkpoints need it, as their files have
+// blocks of rows.
+type StoredInTurn interface {
+	Stored
+	// InBlocks returns the rows that the layout's Blocks gives this rank, as they are now, until free is called. It is
+	// collective over the mesh, and throws.
+	InBlocks() (blocks Stored, free func())
 }
 
 // WrapStored makes a tensor of rows that s has. It has a layout, and no rank has its elements
@@ -38,6 +49,7 @@ type noRows struct{}
 func (noRows) ReadRows(int, []byte) error  { return nil }
 func (noRows) WriteRows(int, []byte) error { return nil }
 func (noRows) Sync() error                 { return nil }
+func (noRows) InBlocks() (Stored, func())  { return noRows{}, func() {} }
 
 // elsewhere says where the rows of a tensor are, or what they are an excerpt of.
 type elsewhere struct {
@@ -51,6 +63,18 @@ func (t *Tensor) Stored() (s Stored, ok bool) {
 		return nil, false
 	}
 	return t.rows.stored, t.rows.stored != nil
+}
+
+// InBlocks returns a tensor of the rows of t, which lie on a disk, as they are now, with blocks of rows where t has them dealt out
+// in turn, until free is called. It is collective over the mesh, and throws.
+func (t *Tensor) InBlocks(op string) (blocks *Tensor, free func()) {
+	s, ok := t.rows.stored.(StoredInTurn)
+	if !ok {
+		fault.Throw(fmt.Errorf("dtensor: %s: the rows of %v lie on a disk and are dealt out in turn, and %T has no method InBlocks; "+
+			"give it one, or use Shard(0)", op, t, t.rows.stored))
+	}
+	rows, free := s.InBlocks()
+	return t.Mesh().WrapStored(op, rows, "it is a copy for a checkpoint", t.DType(), t.Shape(), t.Layout().Blocks().Placements()...), free
 }
 
 // MarkExcerpt says that t has some rows of something larger, and that they change: of names

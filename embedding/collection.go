@@ -63,6 +63,7 @@ type Collection struct {
 	of       [][]int         // of[t] lists the features of table t
 	width    int             // of all features together
 	routes   map[uint]*route // by the axes that shard samples
+	asks     *asks           // nil: no table has a Store
 }
 
 // A feature is one column of lists.
@@ -95,6 +96,9 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			c.width += t.Dim
 		}
 		table := NewTable(mesh, t.Config)
+		if table.stored != nil && c.asks == nil {
+			c.asks = &asks{}
+		}
 		switch dt := table.weight.DType(); {
 		case dt != tensor.Float32 && dt != tensor.BFloat16:
 			refuse(op, "table %q holds %v; use float32 or bfloat16", t.Name, dt)

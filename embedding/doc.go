@@ -69,8 +69,9 @@
 // It is looked up, pooled and trained as one in memory, in a Collection too, with the same bits; one more
 // collective of a number tells the ranks whether all disks have answered. It is trained by Fuse alone, with an
 // optimizer that changes only the rows that were looked up: RowAdagrad, SparseAdam, and SGD and Adagrad without
-// momentum and weight decay. All rows that a step changes have to fit into the Cache. Each rank has whole rows, in
-// blocks: RowWise over all axes of more than one rank, or TableWise. MaxNorm is refused. Export gathers the rows some at a time.
+// momentum and weight decay. All rows that a step changes have to fit into the Cache. Each rank has whole rows of
+// its own: RowWise over all axes of more than one rank, RowCyclic if there is one such, or TableWise. MaxNorm is refused. Export
+// gathers the rows some at a time.
 //
 // Rows that leave memory are appended to the file together, so that no write is of one row; their records before
 // are dead, and are cleaned when they take a third of the file. So a file is half as large again as the rows
@@ -79,8 +80,9 @@
 // The files are scratch: they have no names, and the disk has their room again when the process ends, however it
 // does. So a crash loses what is not in a checkpoint, and nothing else. Checkpoints have the tensors
 // of a table in memory; saving and loading read and write the files some megabytes at a time, and Save returns when
-// that is done. A record has a checksum, and the file is made durable before it is read for a
-// checkpoint, so that writes which the system has lost are seen.
+// that is done. As they have blocks of rows, saving a RowCyclic table first copies it into other such files. A record
+// has a checksum, and the file is made durable before it is read for a checkpoint, so that writes which the system has
+// lost are seen.
 //
 // A full disk, a disk that does not answer for two minutes, or a damaged record is a *StoreError on every
 // rank, which names rank, table, row and file. No row is lost then that is still in memory: a step that could not

@@ -27,6 +27,8 @@ type exchange struct {
 	counts   []int            // of one table: the distinct rows of each replica; nil: not known
 	inOrder  bool             // see setOrder
 	fetched  []*tensor.Tensor // by table: the requested rows, peer by peer, of one with a Store; nil: it has none
+	asks     *asks            // what Prefetch has exchanged; nil: no table has a Store
+	asked    *ask             // what of it are the requests of all ranks; nil: they are to be exchanged
 }
 
 // A part is a table as this rank has it.
@@ -74,13 +76,16 @@ func (x *exchange) agree(numbers []int64, status int) (all, first []int64) {
 }
 
 // appendCounts appends to numbers how many rows this rank requests of each peer, by
-// table.
+// table; and where tables have a Store which Prefetch has requested the same, see sameAsk.
 func (x *exchange) appendCounts(numbers []int64) []int64 {
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			_, n := x.segment(&x.requestPeers[i], t)
 			numbers = append(numbers, int64(n))
 		}
+	}
+	if x.asks != nil && x.op != prefetchOp {
+		numbers = append(numbers, x.sameAsk())
 	}
 	return numbers
 }
@@ -94,6 +99,9 @@ func (x *exchange) setCounts(all []int64, n, skip int) {
 		for t := range x.tables {
 			x.begin = append(x.begin, x.begin[len(x.begin)-1]+int(its[t]))
 		}
+	}
+	if x.asks != nil && x.op != prefetchOp {
+		x.setAsked(all, n, skip+len(x.requestPeers)*len(x.tables))
 	}
 }
 
@@ -138,22 +146,40 @@ func (x *exchange) setOrder() {
 	x.inOrder = x.inOrder && at == x.distinct[0].Index.Numel()
 }
 
-// request sends the distinct ids to the ranks that own their rows.
+// request sends the distinct ids to the ranks that own their rows, unless a Prefetch has done so.
 func (x *exchange) request() {
+	if x.asked != nil {
+		x.setOrder()
+		x.wanted = numbersOn(x.mesh.Device(), x.asked.wanted)
+		return
+	}
+	message, send := x.message()
+	receive := make([]int, len(send))
+	for i := range x.requestPeers {
+		for t := range x.tables {
+			receive[i] += x.requestCount(i, t)
+		}
+	}
+	x.wanted = x.swap(x.requestGroup, message, send, receive, "ids")
+	if x.op == prefetchOp && x.asks != nil && x.requestGroup != nil {
+		x.asks.note(x.requestGroup, message, send, x.wanted)
+	}
+}
+
+// message returns the distinct ids, peer by peer and of each table by table, and how many each peer gets.
+func (x *exchange) message() (message *tensor.Tensor, send []int) {
 	x.setOrder()
-	send, receive := counters(x.requestPeers)
+	send = make([]int, len(x.requestPeers))
 	var parts []*tensor.Tensor
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			from, n := x.segment(&x.requestPeers[i], t)
 			send[i] += n
-			receive[i] += x.requestCount(i, t)
 			if n > 0 && !x.inOrder {
 				parts = append(parts, tensor.Narrow(x.distinct[t].Index, 0, from, n))
 			}
 		}
 	}
-	var message *tensor.Tensor
 	switch {
 	case x.inOrder:
 		message = x.distinct[0].Index
@@ -162,7 +188,7 @@ func (x *exchange) request() {
 	default:
 		message = tensor.New(x.mesh.Device(), tensor.Int64, 0)
 	}
-	x.wanted = x.swap(x.requestGroup, message, send, receive, "ids")
+	return message, send
 }
 
 // reply sends the requested rows to the ranks that requested them, and returns by table

@@ -110,13 +110,11 @@ func (s *stored) gather(op string, first, n int) *tensor.Tensor {
 	counts := make([]int, mesh.Size())
 	lo, hi := 0, 0 // of this rank
 	for i := range counts {
-		begin, size := l.Span(l.Axes().Coord(i), 0)
-		from := max(begin, first)
-		if to := min(begin+size, first+n); from < to {
-			counts[i] = (to - from) * width
-			if i == mesh.Comm().Rank() {
-				lo, hi = from-begin, to-begin
-			}
+		its := l.Held(l.Axes().Coord(i))
+		from, to := its.Below(first), its.Below(first+n)
+		counts[i] = (to - from) * width
+		if i == mesh.Comm().Rank() {
+			lo, hi = from, to
 		}
 	}
 	mine := tensor.New(mesh.Device(), s.weight.DType(), hi-lo, width)
@@ -133,7 +131,15 @@ func (s *stored) gather(op string, first, n int) *tensor.Tensor {
 		call.Dst, call.DstCounts = dtensor.BufferOf(all), counts
 	}
 	mesh.Do(mesh.Comm(), call)
-	return all
+	if all == nil || l.Cyclic() < 0 {
+		return all
+	}
+	defer all.Free()
+	inOrder, from := tensor.New(mesh.Device(), s.weight.DType(), n, width), bytesOf(all)
+	for i := range counts {
+		from = spread(bytesOf(inOrder), from, width*s.weight.DType().Size(), l.Held(l.Axes().Coord(i)), first, first+n)
+	}
+	return inOrder
 }
 
 // Export writes the keys and their rows; see Table.Export.

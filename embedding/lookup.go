@@ -98,7 +98,9 @@ func newLookup(p *roles, s settings, weight, ids *dtensor.Tensor, tracked bool) 
 	local, row := weight.Local(), firstRow(weight)
 	tables := []part{{settings: &l.s, weight: weight, local: local, row: row, width: local.Dim(1)}}
 	l.x = exchange{route: noRoute, op: p.op, mesh: p.mesh, dtype: weight.DType(), tables: tables}
-	l.own, l.base = &tables[0], row
+	if l.own, l.base = &tables[0], row; s.stored != nil {
+		l.x.asks = &s.stored.asks
+	}
 	if len(p.requests)+len(p.replicated) > 0 || s.renorm {
 		requests := axisSet(p.requests)
 		l.x.route = newRoute(p.mesh, []*dtensor.Tensor{weight}, requests|axisSet(p.replicated), requests, requests)

@@ -27,12 +27,14 @@ type stored struct {
 	weight   *dtensor.Tensor // the table, [V, D]; no memory has it
 	resident *dtensor.Tensor // those rows that are in memory, [slots of all ranks, D]
 	slots    int             // of this rank
+	disk     rowstore.Config // where the rows are
 	rows     *rowstore.Store // this rank's; nil if it has none
 	followed bool
 
 	ahead       [aheads]ahead // the newest first
-	found, at   []int64       // the rows that were looked up last, and their slots
-	changed, to []int64       // the rows that are to be changed, counted from this rank's first, and their slots
+	asks        asks
+	found, at   []int64 // the rows that were looked up last, and their slots
+	changed, to []int64 // the rows that are to be changed, counted from this rank's first, and their slots
 }
 
 // newStored makes the rows of a table that c describes.
@@ -52,18 +54,18 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 	}
 	axes := 0 // of more than one rank
 	for axis, a := range mesh.Axes() {
-		if p := places[axis]; p.IsCyclic() || a.Size > 1 && !p.Shards(0) {
-			refuse(op, "%s has a Store and lies %s; each rank has to have rows of its own, in blocks, so use RowWise over all axes of %v, "+
-				"or TableWise",
-				s.name, c.Layout, mesh)
+		if a.Size > 1 && !places[axis].Shards(0) {
+			refuse(op, "%s has a Store and lies %s; each rank has to have whole rows of its own, so use RowWise over all axes "+
+				"of %v, RowCyclic over the one of more than one rank, or TableWise", s.name, c.Layout, mesh)
 		}
 		if a.Size > 1 {
 			axes++
 		}
 	}
-	of := &rowstore.Config{Table: c.Name, Folder: c.Store, Files: c.files, Patience: c.patience}
-	s.weight = mesh.WrapStored(op, storedField{s, 0}, s.name+" has its rows on a disk, and no operator on them but lookups; "+
-		"make an optimizer of the table's Resident", c.DType, []int{c.Rows, c.Dim}, places...)
+	s.disk = rowstore.Config{Table: c.Name, Folder: c.Store, Files: c.files, Patience: c.patience}
+	s.weight = mesh.WrapStored(op, storedField{s, 0, c.Dim * c.DType.Size()},
+		s.name+" has its rows on a disk, and no operator on them but lookups; make an optimizer of the table's Resident",
+		c.DType, []int{c.Rows, c.Dim}, places...)
 	sizes := slotsOf(s, mesh, c)
 	if axes > 1 { // no list of sizes says how they lie: give all ranks the same
 		least := slices.Min(sizes)
@@ -88,10 +90,10 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 		return s
 	}
 	var err error
-	first, n := s.weight.Layout().Span(mesh.Coord(), 0)
-	if s.slots = s.resident.LocalShape()[0]; n > 0 {
-		of.FirstRow, of.Rows, of.Slots, of.Fresh = first, n, s.slots, freshRows(c, first, n)
-		if s.rows, err = rowstore.New(*of); err == nil {
+	its, of := s.weight.Layout().Held(mesh.Coord()), s.disk
+	if s.slots = s.resident.LocalShape()[0]; its.N > 0 {
+		of.Number, of.Rows, of.Slots, of.Fresh = its.Row, its.N, s.slots, freshRows(c, its)
+		if s.rows, err = rowstore.New(of); err == nil {
 			s.rows.AddField(bytesOf(s.resident.Local()), c.Dim*c.DType.Size(), nil)
 		}
 	}
@@ -119,15 +121,15 @@ func slotsOf(s *stored, mesh *dtensor.Mesh, c Config) []int {
 	return sizes
 }
 
-// freshRows returns what sets a row, counted from first, to what it is in a new table.
-func freshRows(c Config, first, n int) func(row int, data []byte) {
+// freshRows returns what sets a row, counted among those of a rank, to what it is in a new table.
+func freshRows(c Config, its layout.Held) func(row int, data []byte) {
 	padding := -1
 	if s := (settings{}); s.setPadding(c.PaddingIdx, c.Rows) {
 		padding = s.padding
 	}
 	std := c.Std
-	return func(row int, data []byte) {
-		row += first
+	return func(i int, data []byte) {
+		row := its.Row(i)
 		if row == padding {
 			clear(data)
 			return
@@ -169,8 +171,9 @@ func bytesOf(x *tensor.Tensor) []byte {
 
 // storedField is one of the tensors of a stored table: its rows, or one that follows them.
 type storedField struct {
-	s      *stored
-	number int
+	s        *stored
+	number   int
+	rowBytes int
 }
 
 func (f storedField) ReadRows(first int, b []byte) error {

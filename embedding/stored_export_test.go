@@ -18,12 +18,15 @@ import (
 // A table on disks is exported as its twin in memory is, in several pieces, and so is what changes.
 func TestExportStored(t *testing.T) {
 	for _, ranks := range testenv.Fewer([]int{1, 2, 4}, 1) {
-		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		for i, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float32} {
 			path := filepath.Join(t.TempDir(), "users.table")
 			meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
 				var table, twin *embedding.Table
 				if err := dtensor.Try(ctx, m, func() {
 					c := storedConfig(t.TempDir())
+					if i > 1 {
+						c.Layout = embedding.RowCyclic("a")
+					}
 					c.Dim, c.DType, c.Cache = 1<<11, dt, 256<<11*dt.Size() // 5 or 3 pieces
 					table = embedding.NewTable(m, c)
 					c.Store, c.Cache = "", 0

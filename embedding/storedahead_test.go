@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
@@ -22,7 +23,8 @@ func TestStoredAfterPrefetch(t *testing.T) {
 		for _, place := range []layout.Placement{layout.Shard(0), layout.Replicate()} {
 			for _, dt := range []tensor.DType{tensor.Int64, tensor.Int32} {
 				meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
-					if err := prefetchedRun(ctx, m, t.TempDir(), place, dt); err != nil {
+					if err := prefetchedRun(ctx, m, t.TempDir(), place, dt, map[bool]embedding.Layout{
+						true: embedding.RowWise("a"), false: embedding.RowCyclic("a")}[dt == tensor.Int64]); err != nil {
 						return fmt.Errorf("%d ranks, ids %v of %v: %w", ranks, place, dt, err)
 					}
 					return nil
@@ -32,7 +34,7 @@ func TestStoredAfterPrefetch(t *testing.T) {
 	}
 }
 
-func prefetchedRun(ctx context.Context, m *dtensor.Mesh, folder string, place layout.Placement, dt tensor.DType) error {
+func prefetchedRun(ctx context.Context, m *dtensor.Mesh, folder string, place layout.Placement, dt tensor.DType, l embedding.Layout) error {
 	var tables [2]*embedding.Table // on a disk and in memory
 	rng := rand.New(rand.NewPCG(5, 5))
 	batch := func() (ids *dtensor.Tensor) {
@@ -47,6 +49,7 @@ func prefetchedRun(ctx context.Context, m *dtensor.Mesh, folder string, place la
 	}
 	err := dtensor.Try(ctx, m, func() {
 		c := storedConfig(folder)
+		c.Layout = l
 		tables[0] = embedding.NewTable(m, c)
 		c.Store, c.Cache = "", 0
 		tables[1] = embedding.NewTable(m, c)
@@ -114,3 +117,62 @@ func prefetchedRun(ctx context.Context, m *dtensor.Mesh, folder string, place la
 
 // wholeOf returns the elements of all ranks.
 func wholeOf(x *dtensor.Tensor) []float32 { return tensor.ToSlice[float32](x.Full()) }
+
+// Ids that all ranks have prefetched are not exchanged again, those of the last two Prefetches, in one table and in a collection;
+// all ranks exchange them where one has others.
+func TestStoredExchangesOnce(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		c := storedConfig(t.TempDir())
+		var table, twin *embedding.Table
+		var all *embedding.Collection
+		if err := dtensor.Try(ctx, m, func() {
+			table = embedding.NewTable(m, c)
+			all = embedding.NewCollection(m, embedding.CollectionTable{Config: c, Features: []string{"users"}})
+			c.Store, c.Cache = "", 0
+			twin = embedding.NewTable(m, c)
+			dtensor.Keep(twin.Weight())
+		}); err != nil {
+			return err
+		}
+		exchanges := func(op string) int {
+			return int(m.Comm().Stats().Causes[comm.Cause{Kind: comm.AllToAllVKind, Cause: op + ": ids"}].Calls)
+		}
+		batch := func(first, last int64) *dtensor.Tensor {
+			return dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{first, 301, first, 7, 9, 333, last, last}, 8), layout.Shard(0))
+		}
+		jagged := func(last int64) *embedding.Jagged {
+			ids := [][]int64{{1, 301, 3}, {2, 302, last}}[m.Comm().Rank()]
+			j, err := embedding.NewJagged(m, []string{"users"}, 4, []int{1, 2}, ids, nil, layout.Shard(0))
+			if err != nil {
+				panic(err)
+			}
+			return j
+		}
+		return dtensor.Try(ctx, m, func() {
+			table.Prefetch(batch(1, 2))
+			table.Prefetch(batch(401, 402))
+			for i, step := range []struct {
+				first, last int64
+				again       int
+			}{{1, 2, 0}, {401, 402, 0}, {1, 402, 1}, {1, 3, 1}, {4, 2, 1}, {1, 2, 0}} {
+				before := exchanges("Lookup")
+				got, want := floats(table.Lookup(batch(step.first, step.last))), floats(twin.Lookup(batch(step.first, step.last)))
+				if n := exchanges("Lookup") - before - 1; n != step.again || !slices.Equal(got, want) { // the twin makes one
+					panic(fmt.Sprintf("lookup %d makes %d exchanges of ids, want %d; %v, want %v", i, n, step.again, got, want))
+				}
+			}
+			table.Prefetch(batch(5, 6))
+			before := exchanges("Lookup")
+			if table.Lookup(batch(1, 2)); exchanges("Lookup") != before+1 {
+				panic("the batch of the third last Prefetch is still known")
+			}
+			all.Prefetch(jagged(9))
+			for i, last := range []int64{9, 8} {
+				before := exchanges("Bags")
+				if all.Bags(jagged(last)); exchanges("Bags") != before+i {
+					panic(fmt.Sprintf("bags %d make %d exchanges of ids", i, exchanges("Bags")-before))
+				}
+			}
+		})
+	})
+}

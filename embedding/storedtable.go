@@ -53,8 +53,11 @@ func (t *Table) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 				s.rows.AddField(bytesOf(local), local.Bytes()/s.slots, begin)
 			}
 			x.MarkExcerpt(s.name)
-			shape := append([]int{s.weight.Dim(0)}, x.Shape()[1:]...)
-			x = x.Mesh().WrapStored(op, storedField{s, fields}, s.name+" has its rows on a disk, and "+name+" with them", x.DType(), shape,
+			shape, rowBytes := append([]int{s.weight.Dim(0)}, x.Shape()[1:]...), x.DType().Size()
+			for _, n := range x.Shape()[1:] {
+				rowBytes *= n
+			}
+			x = x.Mesh().WrapStored(op, storedField{s, fields, rowBytes}, s.name+" has its rows on a disk, and "+name+" with them", x.DType(), shape,
 				s.weight.Placements()...)
 			fields++
 		case x.Numel() != 1:
@@ -102,7 +105,7 @@ const prefetchOp = "Prefetch"
 //	ids = next
 //
 // A lookup of the same ids uses what Prefetch has found out about them and about their rows, of the last two batches
-// that were prefetched; it takes some sixty bytes an id to remember.
+// that were prefetched, and if that is so on all ranks does not exchange them again; it takes some eighty bytes an id to remember.
 //
 // It communicates as a lookup does up to the replies, and throws for bad ids as a lookup does. It
 // does nothing for a table without a Store.

@@ -23,6 +23,24 @@ func (l Layout) Blocks() Layout {
 	return intern(s.axes, s.shape, places)
 }
 
+// Held says which rows of a tensor a rank holds: N of them, First, First+Stride, First+2·Stride, …
+type Held struct{ First, Stride, N int }
+
+// Held returns which rows the rank at coord holds. Their stride is 1 unless a ShardCyclic deals the rows out.
+func (l Layout) Held(coord []int) Held {
+	first, n := l.Span(coord, 0)
+	if axis := l.Cyclic(); axis >= 0 {
+		return Held{coord[axis], l.Axes().Size(axis), n}
+	}
+	return Held{first, 1, n}
+}
+
+// Row returns the i-th of the rows, from 0 on.
+func (h Held) Row(i int) int { return h.First + i*h.Stride }
+
+// Below returns how many of the rows are below a row of the tensor.
+func (h Held) Below(row int) int { return min(max(0, (row-h.First+h.Stride-1)/h.Stride), h.N) }
+
 // Served returns where a row lies among the rows of all ranks, rank by rank: the number
 // by which Span and Offset count it. That is the row's own number unless a ShardCyclic
 // deals the rows out.

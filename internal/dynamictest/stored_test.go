@@ -261,7 +261,7 @@ func TestStoredPrograms(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				l := []embedding.Layout{embedding.RowWise("tp"), embedding.TableWise("tp", ranks-1)}[int(n/2)%2]
+				l := []embedding.Layout{embedding.RowWise("tp"), embedding.TableWise("tp", ranks-1), embedding.RowCyclic("tp")}[int(n/2+uint64(from))%3]
 				var sides [2]*storedSide
 				err = dtensor.Try(ctx, mesh, func() {
 					sides = [2]*storedSide{p.newStoredSide(mesh, "", l), p.newStoredSide(mesh, filepath.Join(dir, "store"), l)}

@@ -175,4 +175,30 @@ func TestStoredInPieces(t *testing.T) {
 		}
 		return nil
 	})
+	run(3, func(ctx context.Context, world *comm.Comm, mesh *dtensor.Mesh) error { // rows that are dealt out in turn
+		n := &numbered{width: width}
+		inTurn := &checkpoint.State{}
+		inTurn.AddTensor("x", mesh.WrapStored("test", n, "it is on a disk", tensor.Int32, []int{rows, width}, layout.ShardCyclic()))
+		if err := checkpoint.Load(ctx, world, filepath.Join(dir, "step-000001"), inTurn, checkpoint.LoadOptions{}); err != nil {
+			return err
+		}
+		if want := (rows + 2 - world.Rank()) / 3 * width * 4; len(n.got) != want {
+			return fmt.Errorf("%d bytes were loaded, want %d", len(n.got), want)
+		}
+		for i := 0; i < len(n.got); i += 4 {
+			row := world.Rank() + i/4/width*3
+			if got, want := binary.LittleEndian.Uint32(n.got[i:]), uint32(row*width+i/4%width); got != want {
+				return fmt.Errorf("row %d has %d, want %d", row, got, want)
+			}
+		}
+		store, err := checkpoint.Open(ctx, world, dir, checkpoint.Options{})
+		if err != nil {
+			return err
+		}
+		err = errors.Join(store.Save(ctx, 3, inTurn), store.Wait())
+		if err == nil || !strings.Contains(err.Error(), "has no method InBlocks; give it one, or use Shard(0)") {
+			return fmt.Errorf("saved in turn: %w", err)
+		}
+		return nil
+	})
 }

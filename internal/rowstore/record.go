@@ -37,7 +37,7 @@ func (s *Store) check(record []byte, row int) error {
 	case got != want:
 		return s.wrap(row, fmt.Errorf("the record is damaged, its CRC-32C is %08x and not %08x; %s", got, want, remedy))
 	case its != row:
-		return s.wrap(row, fmt.Errorf("the record is damaged, it is that of row %d; %s", its+s.c.FirstRow, remedy))
+		return s.wrap(row, fmt.Errorf("the record is damaged, it is that of row %d; %s", s.c.Number(its), remedy))
 	}
 	return nil
 }

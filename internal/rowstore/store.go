@@ -28,11 +28,11 @@ const MaxRows = 1 << 31
 
 // A Config describes a Store.
 type Config struct {
-	Table    string // in errors
-	Folder   string // where the file is
-	FirstRow int    // what errors call row 0
-	Rows     int    // at most MaxRows
-	Slots    int    // a positive multiple of Ways
+	Table  string            // in errors
+	Folder string            // where the file is
+	Number func(row int) int // what errors call a row
+	Rows   int               // at most MaxRows
+	Slots  int               // a positive multiple of Ways
 	// Fresh sets data, the first field of a row, to what it is before any change. It is called from
 	// several goroutines.
 	Fresh func(row int, data []byte)
@@ -430,7 +430,7 @@ func (s *Store) freshRecord(record []byte, row int) {
 // wrap returns err as that of a row, or for row -1 of the file.
 func (s *Store) wrap(row int, err error) error {
 	if row >= 0 {
-		row += s.c.FirstRow
+		row = s.c.Number(row)
 	}
 	return &Error{Table: s.c.Table, Row: row, File: s.path, Err: err}
 }

@@ -114,7 +114,8 @@ func newTwin(t testing.TB, files Files, rows, slots int) *twin {
 	t.Helper()
 	w := &twin{data: make([]byte, 8*slots), sums: make([]byte, 4*slots), want: map[int][2]uint64{}, at: map[int64]int64{}}
 	var err error
-	w.Store, err = New(Config{Table: "users", FirstRow: 1000, Rows: rows, Slots: slots, Fresh: fresh, Files: files, Folder: t.TempDir()})
+	w.Store, err = New(Config{Table: "users", Number: func(row int) int { return 1000 + row }, Rows: rows, Slots: slots, Fresh: fresh,
+		Files: files, Folder: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
