@@ -70,7 +70,7 @@ func chosen(o *options.Options, c *stdio.Console, signals <-chan os.Signal, m ma
 	}
 	remote := !list.onlyHere(m.Host)
 	if !remote {
-		if err := cmp.Or(list.fit(o, m.Cores, ""), o.CheckStdin()); err != nil || o.Hosts.Via == "" {
+		if err := cmp.Or(list.fit(o, m.Cores, ""), o.CheckRanks()); err != nil || o.Hosts.Via == "" {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func chosen(o *options.Options, c *stdio.Console, signals <-chan os.Signal, m ma
 	}
 	if remote {
 		list.count(found.Launcher, said)
-		if err := cmp.Or(list.fit(o, 0, found.String()), o.CheckStdin()); err != nil {
+		if err := cmp.Or(list.fit(o, 0, found.String()), o.CheckRanks()); err != nil {
 			return nil, err
 		}
 	}
