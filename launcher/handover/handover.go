@@ -31,17 +31,18 @@ import (
 // a guardian, as a rank is, so that the same signals, limits and exit statuses
 // hold and nothing of it is left on this host.
 type Handover struct {
-	opts     *options.Options
-	list     hostList
-	launcher installed
-	mpi      string // srun's --mpi
-	job      string // the name of what srun starts; "": a dry run
-	remote   bool   // some host is another one
-	cores    int
-	console  *stdio.Console
-	signals  <-chan os.Signal
-	words    *words // nil: the ranks' output goes elsewhere
-	failed   int    // looks since a rank has told that it failed
+	opts      *options.Options
+	list      hostList
+	launcher  installed
+	mpi       string // srun's --mpi
+	job       string // the name of what srun starts; "": a dry run
+	remote    bool   // some host is another one
+	cores     int
+	console   *stdio.Console
+	signals   <-chan os.Signal
+	words     *words // nil: the ranks' output goes elsewhere
+	failed    int    // looks since a rank has told that it failed
+	unreached int    // looks since ssh has said that it does not reach a host
 
 	elastic *elastic      // nil: the job is not
 	number  int           // of restarts before

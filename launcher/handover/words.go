@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 	"github.com/gorun-spmd/gorun/launcher/watchdog"
@@ -24,6 +25,9 @@ const silence = 9 * time.Second
 
 // hostLimit is how long ranks on a host that was cut off may run on.
 const hostLimit = 15 * time.Second
+
+// unreachedLimit is how long a launcher may take to end after ssh has not reached a host.
+const unreachedLimit = 3 * time.Second
 
 // words is what the ranks of a handed-over job have told of themselves: runtime.Main
 // writes a line among standard error when a rank starts, every few seconds for each
@@ -43,6 +47,7 @@ type words struct {
 	blame blame
 	begun bool   // rank 0 has begun its first step
 	kept  int    // the step of the last snapshot; -1: there is none
+	ssh   string // what ssh has said of a host that it does not reach
 	held  []byte // of the stream: what may become a word
 }
 
@@ -111,6 +116,9 @@ func (w *words) rest() []byte { return w.held }
 // spoken the launcher's own lines tell the user enough.
 func (w *words) hear(piece []byte, whole bool) {
 	w.mu.Lock()
+	if text, ok := strings.CutPrefix(string(piece), "ssh: "); ok && whole && w.ssh == "" {
+		w.ssh = strings.TrimSpace(text)
+	}
 	rank, status, ok := w.blame.read(piece, whole)
 	s := w.ranks[rank]
 	w.mu.Unlock()
@@ -210,6 +218,21 @@ func (w *words) unheard() bool {
 		some = some || w.lost(host)
 	}
 	return some
+}
+
+// unreached returns what ssh has said of one of the hosts, if no rank has started since: MPICH's
+// launcher waits for such a host for ever. Later such a line is a rank's.
+func (w *words) unreached(list []hosts.Host) (host, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range list {
+		for _, said := range []string{"Could not resolve hostname " + h.Name + ":", "connect to host " + h.Name + " port "} {
+			if len(w.ranks) == 0 && strings.HasPrefix(w.ssh, said) {
+				return h.Name, w.ssh
+			}
+		}
+	}
+	return "", ""
 }
 
 // started returns how many ranks have told that they started.
@@ -355,6 +378,13 @@ func (h *Handover) look() (laggards []int, over bool) {
 		h.console.Say("no word from %s for %v: %s there may run on, cut off; the job ends (--hang-timeout 0 waits for ever)",
 			host, silence, h.words.on(host))
 		over = true
+	}
+	if host, text := h.words.unreached(h.list.hosts); host != "" {
+		if h.unreached++; time.Duration(h.unreached)*watchdog.Interval > unreachedLimit {
+			h.console.Say("%s cannot be reached (ssh: %s); the job ends: mend its name or its line of the host file, and try ssh %s true",
+				host, text, host)
+			over = true
+		}
 	}
 	if it, ok := h.words.first(); ok && it.Kind == job.Ended {
 		h.failed++
