@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/job"
-	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 	"github.com/gorun-spmd/gorun/launcher/watchdog"
@@ -220,21 +219,6 @@ func (w *words) unheard() bool {
 	return some
 }
 
-// unreached returns what ssh has said of one of the hosts, if no rank has started since: MPICH's
-// launcher waits for such a host for ever. Later such a line is a rank's.
-func (w *words) unreached(list []hosts.Host) (host, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, h := range list {
-		for _, said := range []string{"Could not resolve hostname " + h.Name + ":", "connect to host " + h.Name + " port "} {
-			if len(w.ranks) == 0 && strings.HasPrefix(w.ssh, said) {
-				return h.Name, w.ssh
-			}
-		}
-	}
-	return "", ""
-}
-
 // started returns how many ranks have told that they started.
 func (w *words) started() int {
 	w.mu.Lock()
@@ -379,10 +363,9 @@ func (h *Handover) look() (laggards []int, over bool) {
 			host, silence, h.words.on(host))
 		over = true
 	}
-	if host, text := h.words.unreached(h.list.hosts); host != "" {
+	if text := h.words.unreached(h.list.hosts); text != "" {
 		if h.unreached++; time.Duration(h.unreached)*watchdog.Interval > unreachedLimit {
-			h.console.Say("%s cannot be reached (ssh: %s); the job ends: mend its name or its line of the host file, and try ssh %s true",
-				host, text, host)
+			h.console.Say("the job ends: %s", text)
 			over = true
 		}
 	}
