@@ -29,7 +29,7 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 	}
 	for r, n := range lengths {
 		if n < 0 {
-			return nil, nil, c.failAlone(&c.call, fmt.Errorf("rank %d asks for %d bytes, more than its machine has; "+
+			return nil, nil, c.failAlone(&c.call, fmt.Errorf("rank %d asks for %d bytes, more than its machine or control group has; "+
 				"use more hosts or shorter windows", c.world[r], -n))
 		}
 	}

@@ -1,35 +1,14 @@
 package comm
 
-import (
-	"bytes"
-	"fmt"
-	"math"
-	"os"
-)
+import "github.com/gorun-spmd/gorun/internal/mem"
 
-// machineMemory returns how much memory the machine has, its swap included, as the text of
-// /proc/meminfo says; where there is none it returns the most.
-func machineMemory(meminfo []byte) int {
-	sum := 0
-	for line := range bytes.Lines(meminfo) {
-		var name string
-		var kib int
-		if _, err := fmt.Sscan(string(line), &name, &kib); err == nil && (name == "MemTotal:" || name == "SwapTotal:") {
-			sum += kib << 10
-		}
-	}
-	if sum == 0 {
-		return math.MaxInt
-	}
-	return sum
-}
-
-// beyond reports whether n bytes are more than this machine has.
+// beyond reports whether n bytes are more than this machine, or the control group of this
+// process, has with all swap.
 func beyond(n int) bool {
 	const little = 1 << 30 // no system call for what any machine has
 	if n <= little {
 		return false
 	}
-	meminfo, _ := os.ReadFile("/proc/meminfo")
-	return n > machineMemory(meminfo)
+	m, err := mem.ReadMachine("")
+	return err == nil && n > m.Limit+m.Swap
 }

@@ -3,8 +3,10 @@
 package launcher
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"time"
@@ -215,6 +217,9 @@ func (a *attempt) sayRefused(o *supervisor.Outcome) int {
 	switch o.Errno {
 	case unix.ENOEXEC:
 		why, status = "not a program this system can run, nor a script that begins with #! (exec format error)", exit.NotExecutable
+		if system := foreign(a.plan.apps[a.plan.ranks[o.Rank].app].Path); system != "" {
+			why = fmt.Sprintf("a program for %s, and this machine is linux/%s; build it for this one (exec format error)", system, goruntime.GOARCH)
+		}
 	case unix.EACCES, unix.EPERM, unix.ETXTBSY, unix.EISDIR:
 		status = exit.NotExecutable
 		if noExec(a.plan.apps[a.plan.ranks[o.Rank].app].Path) {
@@ -228,6 +233,29 @@ func (a *attempt) sayRefused(o *supervisor.Outcome) int {
 	}
 	a.console.Say("cannot start rank %d on %s: %s: %s", o.Rank, a.plan.host, name, why)
 	return status
+}
+
+// foreign returns the system or the processor that the program at path was built for, if that is
+// another than this machine's.
+func foreign(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var magic [4]byte
+	_, _ = f.ReadAt(magic[:], 0)
+	switch {
+	case string(magic[:]) == "\xcf\xfa\xed\xfe":
+		return "macOS"
+	case string(magic[:2]) == "MZ":
+		return "Windows"
+	}
+	e, err := elf.NewFile(f)
+	if err != nil || e.Machine == map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[goruntime.GOARCH] {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(e.Machine.String(), "EM_"))
 }
 
 // noExec reports whether path lies on a file system from which nothing may be executed.

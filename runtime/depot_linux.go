@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/depot"
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
 // A hold is what a rank has of the depot of its host. While it is there, the rank is.
@@ -90,27 +88,12 @@ func (r *rank) fits(bytes int) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		has = int(stat.Blocks) * 512
 	}
-	text, err := os.ReadFile("/proc/meminfo")
+	m, err := mem.ReadMachine("")
 	if err != nil {
 		return nil // nobody knows; the kernel refuses what does not fit
 	}
-	limit, limited := control.MemoryLimit("")
-	if free := available(string(text)); bytes-has > free || limited && bytes > limit {
-		if limited {
-			free = min(free, limit)
-		}
-		return fmt.Errorf("%s has %d left; use more hosts, or a smaller model", r.host, free)
+	if bytes-has > m.Available || bytes > m.Limit {
+		return fmt.Errorf("%s has %d left; use more hosts, or a smaller model", r.host, min(m.Available, m.Limit))
 	}
 	return nil
-}
-
-// available returns MemAvailable of /proc/meminfo, in bytes.
-func available(meminfo string) int {
-	_, rest, _ := strings.Cut(meminfo, "MemAvailable:")
-	line, _, _ := strings.Cut(rest, "\n")
-	kilobytes, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(line), " kB"))
-	if err != nil {
-		return 1 << 62 // an old kernel does not say
-	}
-	return kilobytes << 10
 }

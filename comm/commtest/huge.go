@@ -3,13 +3,11 @@ package commtest
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/message"
+	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
 // hugeCount is more elements than an int32 counts.
@@ -50,13 +48,8 @@ func HugeMessage(ctx context.Context, c *comm.Comm) error {
 func NeedHuge(t *testing.T) {
 	t.Helper()
 	const needed = 7 << 30 // two ranks with 2 GiB each, and one on its way
-	text, _ := os.ReadFile("/proc/meminfo")
-	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
-	kB := 0
-	if f := strings.Fields(rest); len(f) > 0 {
-		kB, _ = strconv.Atoi(f[0])
-	}
-	if free := kB << 10; free < needed || testing.Short() {
+	m, _ := mem.ReadMachine("")
+	if free := min(m.Available, m.Limit); free < needed || testing.Short() {
 		t.Skipf("takes time and %d GiB of memory; %d MiB are available", needed>>30, free>>20)
 	}
 }

@@ -24,6 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
 // MaxRanks is how many ranks one segment can serve.
@@ -93,15 +95,16 @@ func Create(n int, o Options) (*Segment, error) {
 		o.Cores = goruntime.GOMAXPROCS(0)
 	}
 	if o.ArenaBytes == 0 || o.MemoryBytes == 0 {
-		total, limit, err := machineBytes("")
-		if err != nil {
-			return nil, err
-		}
 		space, err := addressSpace(addressLimit(), n)
 		if err != nil {
 			return nil, err
 		}
-		o.ArenaBytes, o.MemoryBytes = cmp.Or(o.ArenaBytes, min(total, space)), cmp.Or(o.MemoryBytes, limit-limit/16)
+		machine, err := mem.ReadMachine("")
+		if err != nil {
+			return nil, fmt.Errorf("control: Create: %w; give Options.ArenaBytes and MemoryBytes", err)
+		}
+		o.ArenaBytes = cmp.Or(o.ArenaBytes, min(machine.Total, space))
+		o.MemoryBytes = cmp.Or(o.MemoryBytes, machine.Limit-machine.Limit/16)
 	}
 	unit := page
 	if o.ArenaBytes >= hugeBytes {

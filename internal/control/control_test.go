@@ -4,9 +4,7 @@ package control
 
 import (
 	"encoding/binary"
-	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -166,44 +164,9 @@ func TestLimitedAddressSpaceMakesArenasSmaller(t *testing.T) {
 			t.Errorf("%d bytes, %d ranks: got %d, %v, want %d", test.limit, test.ranks, got, err, test.want)
 		}
 	}
-	want := "of 3327 MiB of address space, 2 ranks need 3328 at least; raise the limit (ulimit -v)"
+	want := "of 3327 MiB of address space, 2 ranks need 3328 MiB at least; raise the limit (ulimit -v)"
 	if _, err := addressSpace(3327<<20, 2); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
-	}
-}
-
-// TestMemoryLimit: the smallest limit counts, of the group in which a batch system or service
-// manager has put the job and of those above it, wherever /sys shows them.
-func TestMemoryLimit(t *testing.T) {
-	for name, files := range map[string]map[string]string{
-		"old groups": {
-			"proc/self/cgroup": "5:devices:/\n4:memory:/x/y\n0::/\n",
-			"sys/fs/cgroup/memory/x/y/memory.limit_in_bytes": "2147483648\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
-		},
-		"new groups": {
-			"proc/self/cgroup":                          "0::/system.slice/job\n",
-			"sys/fs/cgroup/system.slice/job/memory.max": "max\n",
-			"sys/fs/cgroup/system.slice/memory.max":     "2147483648\n",
-		},
-		"a container with another view of /sys": {
-			"proc/self/cgroup":                           "4:memory:/docker/x\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "2147483648\n",
-		},
-	} {
-		root := t.TempDir()
-		for file, text := range files {
-			file = filepath.Join(root, file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if total, limit, err := machineBytes(root); err != nil || limit != min(total, 2<<30) {
-			t.Errorf("%s: %d of %d bytes, %v, want 2 GiB", name, limit, total, err)
-		}
-	}
-	if total, limit, err := machineBytes(t.TempDir()); err != nil || limit != total {
-		t.Errorf("without groups: %d of %d bytes, %v", limit, total, err)
 	}
 }
 

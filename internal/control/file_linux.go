@@ -112,25 +112,11 @@ func addressSpace(limit uint64, n int) (int, error) {
 	}
 	each := (int(limit) - totalBytes - goBytes) / 2 / n
 	if each < leastArena {
-		return 0, fmt.Errorf("control: Create: of %d MiB of address space, %d ranks need %d at least; "+
+		return 0, fmt.Errorf("control: Create: of %d MiB of address space, %d ranks need %d MiB at least; "+
 			"raise the limit (ulimit -v) or start fewer ranks",
 			limit>>20, n, (totalBytes+goBytes+2*n*leastArena)>>20)
 	}
 	return each, nil
-}
-
-// machineBytes returns the machine's memory, and how much of it this process's
-// control groups may use. root is as for MemoryLimit.
-func machineBytes(root string) (total, limit int, err error) {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0, 0, fmt.Errorf("control: Create: sysinfo: %w; give Options.ArenaBytes and MemoryBytes", err)
-	}
-	total = int(info.Totalram) * int(info.Unit)
-	if limit, ok := MemoryLimit(root); ok {
-		return total, min(total, limit), nil
-	}
-	return total, total, nil
 }
 
 // mapForReading maps all of f, shared, for reading only.

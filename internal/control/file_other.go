@@ -33,8 +33,6 @@ func addressLimit() uint64 { return addressBytes }
 
 func addressSpace(uint64, int) (int, error) { return 0, errNotLinux }
 
-func machineBytes(string) (total, limit int, err error) { return 0, 0, errNotLinux }
-
 var processStart = time.Now()
 
 // Clock returns the time in nanoseconds since this process started, by a clock that nobody

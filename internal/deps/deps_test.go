@@ -36,7 +36,7 @@ const policy = `
 	internal/gemm      < internal/simd internal/pairwise
 	internal/philox    <
 	internal/mem       < internal/fault internal/invariant
-	internal/control   < internal/invariant internal/release
+	internal/control   < internal/invariant internal/release internal/mem
 	internal/job       <
 	internal/keepalive <
 	internal/snapshot  <

@@ -6,6 +6,8 @@
 // pool. A Scope owns the blocks that are allocated while it is open and gives them
 // back when it closes.
 //
+// ReadMachine says how much memory the machine has, for all who ask.
+//
 // The memory is outside Go's heap: the garbage collector neither scans nor
 // moves it, and nothing in it may hold a Go pointer.
 package mem

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,11 @@ import (
 func newCheckup(t *testing.T, files, programs map[string]string) *checkup {
 	t.Helper()
 	root := t.TempDir()
+	files = maps.Clone(files)
+	if files == nil {
+		files = map[string]string{}
+	}
+	files["proc/meminfo"] = "MemTotal: 8388608 kB\n"
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -114,7 +120,7 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 		"mpiexec": "HYDRA build details:\n    Version:                                 4.0.2\n    Release",
 		"srun":    "slurm 22.05.8\n", "ompi_info": "a:b\nompi:version:full:5.0.7\nmca:mpi:base:param:mpi_built_with_cuda_support:value:true\n",
 	}))
-	wantAll(t, text, "of which the control group may use 1.0 GiB",
+	wantAll(t, text, "ok  memory         8.0 GiB, of which the control group may use 1.0 GiB",
 		"ok  MPI library    Open MPI 5.0.7, /opt/a/lib/libmpi.so.40, CUDA-aware\n",
 		"ok  MPI library    Open MPI 4.1.6, /usr/lib/libmpi.so.40\n", // ompi_info is another's
 		"ok  MPI library    MPICH unknown version, /usr/lib/libmpi.so.12\n",

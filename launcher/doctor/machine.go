@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
@@ -58,19 +59,18 @@ func (c *checkup) cores() finding {
 }
 
 func (c *checkup) memory() finding {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return finding{Name: "memory", Need: true, Text: fmt.Sprintf("sysinfo: %v", err)}
+	m, err := mem.ReadMachine(c.root)
+	if err != nil {
+		return finding{Name: "memory", Need: true, Text: err.Error()}
 	}
-	total := info.Totalram * uint64(info.Unit)
-	text := gib(total)
-	if limit, ok := control.MemoryLimit(c.root); ok && uint64(limit) < total {
-		text += fmt.Sprintf(", of which the control group may use %s", gib(uint64(limit)))
+	text := gib(m.Total)
+	if m.Limit < m.Total {
+		text += fmt.Sprintf(", of which the control group may use %s", gib(m.Limit))
 	}
 	return finding{Name: "memory", OK: true, Need: true, Text: text}
 }
 
-func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
+func gib[T int | uint64](bytes T) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
 
 // sharedMemory tries the shared memory and the futex that a job needs.
 func sharedMemory() finding {

@@ -4,6 +4,8 @@ package handover
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
@@ -57,4 +59,23 @@ func newBlame() blame {
 		seen = l.Via
 	}
 	return b
+}
+
+// unreached names the one of the hosts that ssh has said it does not reach, if no rank has started
+// since, and says what to do: MPICH's launcher waits for it for ever. Later such a line is a rank's.
+func (w *words) unreached(list []hosts.Host) (text string) {
+	if w == nil {
+		return ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range list {
+		for _, said := range []string{"Could not resolve hostname " + h.Name + ":", "connect to host " + h.Name + " port "} {
+			if len(w.ranks) == 0 && strings.HasPrefix(w.ssh, said) {
+				return fmt.Sprintf("%s cannot be reached (ssh: %s); mend its name or its line of the host file, and try ssh %s true",
+					h.Name, w.ssh, h.Name)
+			}
+		}
+	}
+	return ""
 }

@@ -70,7 +70,7 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 	h.elastic = &elastic{hub: hub, hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
 	for began := time.Now(); ; h.number++ {
 		if h.number > 0 {
-			h.spent, h.failed = time.Since(began), 0
+			h.spent, h.failed, h.unreached = time.Since(began), 0, 0
 		}
 		contract, err := hub.Contract(h.number)
 		if err != nil {

@@ -31,17 +31,18 @@ import (
 // a guardian, as a rank is, so that the same signals, limits and exit statuses
 // hold and nothing of it is left on this host.
 type Handover struct {
-	opts     *options.Options
-	list     hostList
-	launcher installed
-	mpi      string // srun's --mpi
-	job      string // the name of what srun starts; "": a dry run
-	remote   bool   // some host is another one
-	cores    int
-	console  *stdio.Console
-	signals  <-chan os.Signal
-	words    *words // nil: the ranks' output goes elsewhere
-	failed   int    // looks since a rank has told that it failed
+	opts      *options.Options
+	list      hostList
+	launcher  installed
+	mpi       string // srun's --mpi
+	job       string // the name of what srun starts; "": a dry run
+	remote    bool   // some host is another one
+	cores     int
+	console   *stdio.Console
+	signals   <-chan os.Signal
+	words     *words // nil: the ranks' output goes elsewhere
+	failed    int    // looks since a rank has told that it failed
+	unreached int    // looks since ssh has said that it does not reach a host
 
 	elastic *elastic      // nil: the job is not
 	number  int           // of restarts before
@@ -70,7 +71,7 @@ func chosen(o *options.Options, c *stdio.Console, signals <-chan os.Signal, m ma
 	}
 	remote := !list.onlyHere(m.Host)
 	if !remote {
-		if err := cmp.Or(list.fit(o, m.Cores, ""), o.CheckStdin()); err != nil || o.Hosts.Via == "" {
+		if err := cmp.Or(list.fit(o, m.Cores, ""), o.CheckRanks()); err != nil || o.Hosts.Via == "" {
 			return nil, err
 		}
 	}
@@ -89,7 +90,7 @@ func chosen(o *options.Options, c *stdio.Console, signals <-chan os.Signal, m ma
 	}
 	if remote {
 		list.count(found.Launcher, said)
-		if err := cmp.Or(list.fit(o, 0, found.String()), o.CheckStdin()); err != nil {
+		if err := cmp.Or(list.fit(o, 0, found.String()), o.CheckRanks()); err != nil {
 			return nil, err
 		}
 	}

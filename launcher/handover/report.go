@@ -61,6 +61,9 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 		h.console.Say("%s: %s, when all ranks had ended well", name, said)
 		return 0
 	}
+	if text := h.words.unreached(h.list.hosts); text != "" {
+		said += "; " + text
+	}
 	h.console.Say("the job failed: %s: %s", name, said)
 	return o.Ends[0].ExitStatus()
 }

@@ -25,6 +25,9 @@ const silence = 9 * time.Second
 // hostLimit is how long ranks on a host that was cut off may run on.
 const hostLimit = 15 * time.Second
 
+// unreachedLimit is how long a launcher may take to end after ssh has not reached a host.
+const unreachedLimit = 3 * time.Second
+
 // words is what the ranks of a handed-over job have told of themselves: runtime.Main
 // writes a line among standard error when a rank starts, every few seconds for each
 // host, and at the end. So gorun can name the rank and the host that failed, and
@@ -43,6 +46,7 @@ type words struct {
 	blame blame
 	begun bool   // rank 0 has begun its first step
 	kept  int    // the step of the last snapshot; -1: there is none
+	ssh   string // what ssh has said of a host that it does not reach
 	held  []byte // of the stream: what may become a word
 }
 
@@ -111,6 +115,9 @@ func (w *words) rest() []byte { return w.held }
 // spoken the launcher's own lines tell the user enough.
 func (w *words) hear(piece []byte, whole bool) {
 	w.mu.Lock()
+	if text, ok := strings.CutPrefix(string(piece), "ssh: "); ok && whole && w.ssh == "" {
+		w.ssh = strings.TrimSpace(text)
+	}
 	rank, status, ok := w.blame.read(piece, whole)
 	s := w.ranks[rank]
 	w.mu.Unlock()
@@ -355,6 +362,12 @@ func (h *Handover) look() (laggards []int, over bool) {
 		h.console.Say("no word from %s for %v: %s there may run on, cut off; the job ends (--hang-timeout 0 waits for ever)",
 			host, silence, h.words.on(host))
 		over = true
+	}
+	if text := h.words.unreached(h.list.hosts); text != "" {
+		if h.unreached++; time.Duration(h.unreached)*watchdog.Interval > unreachedLimit {
+			h.console.Say("the job ends: %s", text)
+			over = true
+		}
 	}
 	if it, ok := h.words.first(); ok && it.Kind == job.Ended {
 		h.failed++

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/options"
 	"github.com/gorun-spmd/gorun/launcher/watchdog"
 )
@@ -245,6 +246,30 @@ func TestLostHosts(t *testing.T) {
 		w.take(job.Word{Kind: job.Alive, Rank: 0, Host: "a"})
 		if lost := w.look(); len(lost) > 0 {
 			t.Errorf("%v is lost after its ranks have ended", lost)
+		}
+	}
+}
+
+// A host that ssh does not reach is named, if it is one of the job's and no rank has started.
+func TestUnreachedHosts(t *testing.T) {
+	list := []hosts.Host{{Name: "a"}, {Name: "b"}}
+	for line, want := range map[string]string{
+		"ssh: Could not resolve hostname b: Name or service not known\r\n": "b cannot be reached (ssh: Could not resolve hostname b: " +
+			"Name or service not known); mend its name or its line of the host file, and try ssh b true",
+		"ssh: connect to host b port 22: No route to host\r\n": "b cannot be reached (ssh: connect to host b port 22: " +
+			"No route to host); mend its name or its line of the host file, and try ssh b true",
+		"ssh: connect to host c port 22: No route to host\r\n":        "",
+		"ssh: connect to host b port 22: No rou":                      "",
+		"it said: ssh: connect to host b port 22: No route to host\n": "",
+	} {
+		w := newWords(false)
+		w.filter([]byte(line))
+		if got := w.unreached(list); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+		w.take(job.Word{Kind: job.Started, Rank: 0, Host: "a"})
+		if got := w.unreached(list); got != "" {
+			t.Errorf("%q: %q, though a rank has started", line, got)
 		}
 	}
 }

@@ -66,8 +66,8 @@ func Assign(list []Host, np int, o Options) ([]Place, error) {
 	}
 	if np > total {
 		if !o.Oversubscribe {
-			return nil, fmt.Errorf("hosts: Assign: %d ranks for %s; lower -np, give more slots, or say --oversubscribe",
-				np, describe(total, list, max(o.Cores, 1)))
+			return nil, fmt.Errorf("hosts: Assign: %s for %s; lower -np, give more slots, or say --oversubscribe",
+				count(np, "rank"), describe(total, list, max(o.Cores, 1)))
 		}
 		if most := widen(seats, np-total); most >= 0 {
 			return nil, fmt.Errorf("hosts: Assign: %d ranks, but max_slots allows %d on these hosts; lower -np or raise max_slots", np, most)
@@ -179,12 +179,16 @@ func inTurn(seats []seat, order []int, np int) []int {
 	return order
 }
 
+// count returns a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // describe returns "5 slots (node1 2, node2 3)", with at most eight hosts.
 func describe(n int, list []Host, cores int) string {
-	noun := "slots"
-	if n == 1 {
-		noun = "slot"
-	}
 	var parts []string
 	for i, h := range list {
 		if i == 8 {
@@ -197,5 +201,5 @@ func describe(n int, list []Host, cores int) string {
 		}
 		parts = append(parts, text)
 	}
-	return fmt.Sprintf("%d %s (%s)", n, noun, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s (%s)", count(n, "slot"), strings.Join(parts, ", "))
 }

@@ -36,6 +36,7 @@ func TestAssign(t *testing.T) {
 		{"a slots=1 max_slots=2\nb slots=1", 6, Options{Oversubscribe: true, By: ByNode}, "ababbb"},
 		{"a slots=2\nb slots=1", 8, Options{Oversubscribe: true}, "aaaaabbb"},
 		{"a max_slots=2\nb slots=1", 4, Options{Cores: 8}, "4 ranks for 3 slots (a 2, b 1)"},
+		{"a slots=0", 1, Options{}, "1 rank for 0 slots (a 0)"},
 		{"a\nb", 3, Options{}, "3 ranks for 2 slots (a 1 by default, b 1 by default); lower -np, give more slots, or say --oversubscribe"},
 		{"a slots=1 max_slots=2\nb slots=1 max_slots=1", 4, Options{Oversubscribe: true}, "4 ranks, but max_slots allows 3"},
 		{"a slots=0\nb slots=0", 1, Options{Oversubscribe: true}, "allows 0"},

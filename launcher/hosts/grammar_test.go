@@ -46,6 +46,7 @@ func TestGrammars(t *testing.T) {
 		{MPICH, "u@a user=v", "f:1:5: user= for u@a"},
 		{MPICH, "a binding=", "f:1:11: binding= without a value"},
 		{MPICH, "slots=2", "f:1:1: slots=2: no host"},
+		{MPICH, "fe80::1%eth0", "f:1:1: fe80::1%eth0: MPICH would read this IPv6 address"},
 		{MPICH, "a:1048576\na", "f:2:1: slots of a: more than"},
 		{Plain, "a\nb # c\n\n", "a, b"},
 		{Plain, "a\nb\na", "a slots=1, b slots=1, a slots=1"},

@@ -57,7 +57,7 @@ func parseMPICH(name string, text []byte) ([]Host, error) {
 func (p Position) hostCount(s string) (Host, error) {
 	h := Host{Slots: 1, SlotsGiven: true}
 	host, number, counted := strings.Cut(s, ":")
-	if bare := s[strings.IndexByte(s, '@')+1:]; isIPv6(bare) {
+	if bare, _, _ := strings.Cut(s[strings.IndexByte(s, '@')+1:], "%"); isIPv6(bare) {
 		return h, p.errorf("%s: MPICH would read this IPv6 address as a host and a count; write the host's name", show(s))
 	}
 	var err error

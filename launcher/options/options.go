@@ -343,11 +343,15 @@ func (o *Options) validate(slots int) error {
 	if err := o.Hosts.validate(); err != nil || o.Hosts.Given() {
 		return err // how many ranks there are is known when the hosts are
 	}
-	return o.CheckStdin()
+	return o.CheckRanks()
 }
 
-// CheckStdin checks that --stdin names a rank of the job.
-func (o *Options) CheckStdin() error {
+// CheckRanks checks what depends on the number of ranks: that --stdin names one of them, and that
+// --min-np asks for no more.
+func (o *Options) CheckRanks() error {
+	if o.MinRanks > o.Size() {
+		return exit.With(2, fmt.Errorf("--min-np %d: the job begins with %d; lower it, or raise -np", o.MinRanks, o.Size()))
+	}
 	if o.Stdin == "none" || o.Stdin == "all" {
 		return nil
 	}
