@@ -101,7 +101,7 @@ func Create(n int, o Options) (*Segment, error) {
 		}
 		machine, err := mem.ReadMachine("")
 		if err != nil {
-			return nil, fmt.Errorf("control: Create: %w; give Options.ArenaBytes and MemoryBytes", err)
+			return nil, err
 		}
 		o.ArenaBytes = cmp.Or(o.ArenaBytes, min(machine.Total, space))
 		o.MemoryBytes = cmp.Or(o.MemoryBytes, machine.Limit-machine.Limit/16)

@@ -1,7 +1,9 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,6 +22,9 @@ type Machine struct {
 // for the machine's own. Its error says that there is no /proc/meminfo, which Linux alone has.
 func ReadMachine(root string) (Machine, error) {
 	text, err := os.ReadFile(root + "/proc/meminfo")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Machine{}, fmt.Errorf("there is no %s/proc/meminfo; mount /proc", root)
+	}
 	if err != nil {
 		return Machine{}, fmt.Errorf("mem: ReadMachine: %w", err)
 	}
