@@ -92,12 +92,13 @@ test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 pr
 	$(ARM64) -run 'Forecast|Sizes|Share|Plans|Environment|Deal|FirstFailure|HowARank|Version' ./launcher && \
 	$(ARM64) $$($(GO) list ./launcher/... | grep -v '/launcher$$')
 
-test-full: ## a million plans for each of three seeds; every operator on every layout, then on random ones for 30 minutes, which prints its seed; a million messages; a hundred stops under each launcher; 500 failing jobs; 500 faults of elastic ones; a hundred starts of 256 ranks
+test-full: ## a million plans for each of three seeds; every operator on every layout, then on random ones for 30 minutes, which prints its seed; plans of 64 ranks; a million messages; a hundred stops under each launcher; 500 failing jobs; 500 faults of elastic ones; a hundred starts of 256 ranks
 	for seed in 20261120 1 2; do $(GO) test ./dtensor/layout -run '^TestPlanEqualsItsTwin$$' -timeout 60m -layout.cases 1000000 -layout.seed $$seed || exit; done
 	$(GO) test ./dtensor -run '^Test(Operators|Nodes)HaveTheSameBits$$' -timeout 60m -dtensor.full 1s
 	$(GO) test ./dtensor -run '^TestOperators(Full)?$$' -v -timeout 120m -dtensor.full 30m
 	$(GO) test ./internal/pairwise -pairwise.cases 1000000
 	$(GO) test ./examples/train ./examples/recsys -run HasTheSameBits -v -timeout 60m -samebits.full
+	$(GO) test ./examples/train ./examples/recsys -run '^TestPlan$$' -v -timeout 10m -plan.many
 	$(GO) test ./comm/shm -run '^TestRandomMessages$$' -v -timeout 30m -message.rounds 5000
 	$(GO) test ./internal/cluster -run '^Test(Stops|Jobs|Slurm|Faults|Elastic)$$' -v -timeout 150m -cluster.stops 25 -cluster.faults -cluster.harms 4
 	$(GO) test ./runtime -run '^TestRandomFaults$$' -v -timeout 30m -faults 500 -faults.seed 0 -faults.within 1s

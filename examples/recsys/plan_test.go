@@ -20,7 +20,7 @@ import (
 func TestPlan(t *testing.T) {
 	t.Setenv("GORUN_CHECK", "0") // as the plan has it: checks take memory
 	p := programtest.Build(t)
-	for _, m := range [][2]int{{1, 1}, {1, 2}, {1, 3}, {2, 2}, {2, 4}, {16, 4}} {
+	for _, m := range append([][2]int{{1, 1}, {1, 2}, {1, 3}, {2, 2}, {2, 4}}, programtest.Many([2]int{16, 4})...) {
 		args := []string{"-dp", strconv.Itoa(m[0]), "-tp", strconv.Itoa(m[1]), "-steps", "3", "-rows", "6000", "-batch", "2500"}
 		n := m[0] * m[1]
 		real := programtest.NewReality(n)

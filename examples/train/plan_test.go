@@ -51,7 +51,7 @@ func TestPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := programtest.Build(t)
-	for _, m := range [][2]int{{1, 1}, {1, 2}, {3, 1}, {2, 2}, {4, 2}, {16, 4}} {
+	for _, m := range append([][2]int{{1, 1}, {1, 2}, {3, 1}, {2, 2}, {4, 2}}, programtest.Many([2]int{16, 4})...) {
 		args := []string{"-dp", strconv.Itoa(m[0]), "-tp", strconv.Itoa(m[1]), "-steps", "3", "-ngram", "1", "-context", "33", "-width", "64",
 			"-heads", "4", "-batch", "7", "-plot", "", "-data", folder}
 		n := m[0] * m[1]

@@ -4,6 +4,7 @@ package programtest
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,16 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/forecast"
 )
+
+var many = flag.Bool("plan.many", false, "TestPlan compares plans of many ranks too")
+
+// Many returns meshes of many ranks with -plan.many, and else none: they take long.
+func Many(meshes ...[2]int) [][2]int {
+	if !*many {
+		return nil
+	}
+	return meshes
+}
 
 // Plan returns what gorun plan says of the program on n ranks.
 func (p *Program) Plan(t testing.TB, n int, args ...string) *forecast.Report {
