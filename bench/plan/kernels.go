@@ -61,10 +61,10 @@ func byKernel(w io.Writer, gorun, np, path, dir string, p *program, its *plan) e
 	rows := slices.SortedFunc(maps.Keys(kernels), func(a, b string) int {
 		return cmp.Compare(max(kernels[b].predicted, kernels[b].measured), max(kernels[a].predicted, kernels[a].measured))
 	})
-	fmt.Fprintf(w, "  of rank 0     predicted, ms  processor, ms\n")
+	fmt.Fprintf(w, "  of rank 0          predicted, ms  processor, ms\n")
 	for _, name := range rows {
 		if s := kernels[name]; max(s.predicted, s.measured) >= kernels[together].measured/100 {
-			fmt.Fprintf(w, "  %-14s%13.2f  %13.2f\n", name, 1e3*s.predicted, 1e3*s.measured)
+			fmt.Fprintf(w, "  %-19s%13.2f  %13.2f\n", name, 1e3*s.predicted, 1e3*s.measured)
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@
 //	go run ./bench/plan -np 1,2 -match train -rounds 10 -json      lines of JSON
 //	go run ./bench/plan -np 1 -match recsys -kernels               and which kernels take more or less than predicted
 //
+// With -kernels each rank computes on one processor (GOMAXPROCS=1), in the plan too: its time is then that which passes.
+//
 // Each round measures the machine and predicts, and then runs the program; of both the least time
 // counts, as other programs that run meanwhile make steps longer and never shorter. "ratio" is
 // predicted by measured, and "median" the middle of all steps that were measured. "calls" and "bytes" are those that
@@ -70,6 +72,9 @@ func main() {
 	kernels := flag.Bool("kernels", false, "print what each kernel takes of a step of rank 0 too")
 	gorun := flag.String("gorun", "bin/gorun", "the launcher")
 	flag.Parse()
+	if *kernels {
+		os.Setenv("GOMAXPROCS", "1")
+	}
 	if err := run(os.Stdout, *gorun, programs(), strings.Split(*np, ","), *match, *rounds, *asJSON, *kernels); err != nil {
 		fmt.Fprintln(os.Stderr, "plan:", err)
 		os.Exit(1)

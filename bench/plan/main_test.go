@@ -65,6 +65,7 @@ func TestPlanBesideReality(t *testing.T) {
 		r.Calls != r.PlannedCalls || r.Bytes != r.PlannedBytes {
 		t.Errorf("%+v, %v, of %s", r, err, lines.String())
 	}
+	t.Setenv("GOMAXPROCS", "1")
 	var kernels strings.Builder
 	if err := run(&kernels, gorun, small, []string{"1"}, "train", 1, false, true); err != nil {
 		t.Fatal(err)
