@@ -39,11 +39,12 @@ func (x *exchange) sameAsk() int64 {
 	if x.asks.count == 0 {
 		return 0
 	}
-	message, send := x.message()
-	defer runtime.KeepAlive(message)
+	x.packRequests()
+	message := tensor.Read[int64](x.message)
+	defer runtime.KeepAlive(x.message)
 	for i := range x.asks.last {
 		a := &x.asks.last[i]
-		if a.number > 0 && a.group == x.requestGroup && slices.Equal(a.send, send) && slices.Equal(a.message, tensor.Read[int64](message)) {
+		if a.number > 0 && a.group == x.requestGroup && slices.Equal(a.send, x.send) && slices.Equal(a.message, message) {
 			return a.number
 		}
 	}

@@ -23,6 +23,8 @@ type exchange struct {
 
 	distinct []tensor.Uniq    // by table: of this rank's ids
 	begin    []int            // [peer][table]: where the peer's requests begin in wanted; one more for the end
+	message  *tensor.Tensor   // int64: the rows that this rank requests, see packRequests; nil: not packed yet
+	send     []int            // how many of them of each peer
 	wanted   *tensor.Tensor   // int64: the rows that the peers request of this rank
 	counts   []int            // of one table: the distinct rows of each replica; nil: not known
 	inOrder  bool             // see setOrder
@@ -149,32 +151,34 @@ func (x *exchange) setOrder() {
 // request sends the distinct ids to the ranks that own their rows, unless a Prefetch has done so.
 func (x *exchange) request() {
 	if x.asked != nil {
-		x.setOrder()
 		x.wanted = numbersOn(x.mesh.Device(), x.asked.wanted)
 		return
 	}
-	message, send := x.message()
-	receive := make([]int, len(send))
+	x.packRequests()
+	receive := make([]int, len(x.send))
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			receive[i] += x.requestCount(i, t)
 		}
 	}
-	x.wanted = x.swap(x.requestGroup, message, send, receive, "ids")
+	x.wanted = x.swap(x.requestGroup, x.message, x.send, receive, "ids")
 	if x.op == prefetchOp && x.asks != nil && x.requestGroup != nil {
-		x.asks.note(x.requestGroup, message, send, x.wanted)
+		x.asks.note(x.requestGroup, x.message, x.send, x.wanted)
 	}
 }
 
-// message returns the distinct ids, peer by peer and of each table by table, and how many each peer gets.
-func (x *exchange) message() (message *tensor.Tensor, send []int) {
+// packRequests sets message to the distinct ids, peer by peer and of each table by table, and send, unless it has done so.
+func (x *exchange) packRequests() {
+	if x.message != nil {
+		return
+	}
 	x.setOrder()
-	send = make([]int, len(x.requestPeers))
+	x.send = make([]int, len(x.requestPeers))
 	var parts []*tensor.Tensor
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			from, n := x.segment(&x.requestPeers[i], t)
-			send[i] += n
+			x.send[i] += n
 			if n > 0 && !x.inOrder {
 				parts = append(parts, tensor.Narrow(x.distinct[t].Index, 0, from, n))
 			}
@@ -182,13 +186,12 @@ func (x *exchange) message() (message *tensor.Tensor, send []int) {
 	}
 	switch {
 	case x.inOrder:
-		message = x.distinct[0].Index
+		x.message = x.distinct[0].Index
 	case len(parts) > 0:
-		message = join(parts)
+		x.message = join(parts)
 	default:
-		message = tensor.New(x.mesh.Device(), tensor.Int64, 0)
+		x.message = tensor.New(x.mesh.Device(), tensor.Int64, 0)
 	}
-	return message, send
 }
 
 // reply sends the requested rows to the ranks that requested them, and returns by table
