@@ -69,24 +69,16 @@ func TestExportStoredOnAFailingDisk(t *testing.T) {
 			if m.Comm().Rank() == 1 {
 				c.OnFiles(files, 0)
 			}
-			var table *embedding.Table
-			if err := dtensor.Try(ctx, m, func() {
-				table = embedding.NewTable(m, c)
-				fuseAdagrad(table)
-			}); err != nil {
+			table, err := trained(ctx, m, c)
+			if err != nil {
 				return err
-			}
-			for lo := 0; lo < 480; lo += 120 {
-				if _, err := storedStep(ctx, m, table, lo, lo+120, 1); err != nil {
-					return err
-				}
 			}
 			if m.Comm().Rank() == 1 && at > 0 {
 				files.mu.Lock()
 				files.failAt = files.calls + at
 				files.mu.Unlock()
 			}
-			err := table.Export(ctx, path)
+			err = table.Export(ctx, path)
 			if _, ok := errors.AsType[*embedding.StoreError](err); err != nil && (!ok || at == 0) {
 				return fmt.Errorf("failing at %d: %w", at, err)
 			}

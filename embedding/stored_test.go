@@ -94,6 +94,22 @@ func fuseAdagrad(t *embedding.Table) {
 	})
 }
 
+// trained makes the table that c describes and trains its first 480 rows.
+func trained(ctx context.Context, m *dtensor.Mesh, c embedding.Config) (table *embedding.Table, err error) {
+	if err := dtensor.Try(ctx, m, func() {
+		table = embedding.NewTable(m, c)
+		fuseAdagrad(table)
+	}); err != nil {
+		return nil, err
+	}
+	for lo := 0; lo < 480; lo += 120 {
+		if _, err := storedStep(ctx, m, table, lo, lo+120, 1); err != nil {
+			return nil, err
+		}
+	}
+	return table, nil
+}
+
 // storedStep trains rows lo to hi, every by-th.
 func storedStep(ctx context.Context, m *dtensor.Mesh, t *embedding.Table, lo, hi, by int) (loss float64, err error) {
 	var ids []int64

@@ -59,17 +59,9 @@ func TestStoredInBlocksOnAFailingDisk(t *testing.T) {
 			if m.Comm().Rank() == 1 {
 				c.OnFiles(files, 0)
 			}
-			var table *embedding.Table
-			if err := dtensor.Try(ctx, m, func() {
-				table = embedding.NewTable(m, c)
-				fuseAdagrad(table)
-			}); err != nil {
+			table, err := trained(ctx, m, c)
+			if err != nil {
 				return err
-			}
-			for lo := 0; lo < 480; lo += 120 {
-				if _, err := storedStep(ctx, m, table, lo, lo+120, 1); err != nil {
-					return err
-				}
 			}
 			if m.Comm().Rank() == 1 {
 				files.mu.Lock()
@@ -80,7 +72,7 @@ func TestStoredInBlocksOnAFailingDisk(t *testing.T) {
 				_, free := table.Weight().InBlocks("test")
 				free()
 			}
-			err := dtensor.Try(ctx, m, inBlocks)
+			err = dtensor.Try(ctx, m, inBlocks)
 			if _, ok := errors.AsType[*embedding.StoreError](err); err != nil && (!ok || !strings.Contains(err.Error(), `rank 1: table "users"`)) {
 				return fmt.Errorf("failing at %d: %w", at, err)
 			}
