@@ -216,13 +216,7 @@ func (r *RNN) run(cell *rnnCell, x *dtensor.Tensor, s RNNState, mask []*dtensor.
 
 // zeros returns a state of zeros [B, H] whose batch lies as that of x [B, …].
 func (r *RNN) zeros(x *dtensor.Tensor) *dtensor.Tensor {
-	to := x.Mesh().Every(layout.Replicate())
-	for i, p := range x.Placements() {
-		if p.Shards(0) {
-			to[i] = p
-		}
-	}
-	return dtensor.Zeros(x.Mesh(), x.DType(), []int{x.Dim(0), r.config.Hidden}, to...)
+	return dtensor.Zeros(x.Mesh(), x.DType(), []int{x.Dim(0), r.config.Hidden}, batchOf(x)...)
 }
 
 // positions cuts x [T, …] into its positions. It halves it again and again, because the gradient of a part is as long as

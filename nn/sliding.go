@@ -5,7 +5,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A sliding window covers kernel elements of a dimension, dilation apart, and moves by stride. The dimension has
@@ -58,15 +57,20 @@ func (w sliding) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
 func (w sliding) join(x *dtensor.Tensor, dim, windows, size int) *dtensor.Tensor {
 	mesh, shape := x.Mesh(), x.Shape()
 	covered := max((windows-1)*w.stride+w.dilation*(w.kernel-1)+1, w.padding+size)
-	places := mesh.Every(layout.Replicate())
+	sum := dtensor.Zeros(mesh, x.DType(), slices.Concat(shape[:dim], []int{covered}, shape[dim+2:]), batchOf(x)...)
+	x = x.Reshape(slices.Concat(shape[:dim], []int{w.kernel * windows}, shape[dim+2:])...)
+	return sum.IndexAdd(dim, w.positions(mesh, windows), x).Narrow(dim, w.padding, size)
+}
+
+// batchOf returns the placements that divide dimension 0 as x does, and no other.
+func batchOf(x *dtensor.Tensor) []layout.Placement {
+	places := x.Mesh().Every(layout.Replicate())
 	for axis, p := range x.Placements() {
-		if p.Shards(0) { // of the batch
+		if p.Shards(0) {
 			places[axis] = p
 		}
 	}
-	sum := dtensor.Zeros(mesh, x.DType(), slices.Concat(shape[:dim], []int{covered}, shape[dim+2:]), places...)
-	x = x.Reshape(slices.Concat(shape[:dim], []int{w.kernel * windows}, shape[dim+2:])...)
-	return sum.IndexAdd(dim, w.positions(mesh, windows), x).Narrow(dim, w.padding, size)
+	return places
 }
 
 // positions lists where the elements of size windows are: first those of all windows' first elements. It is replicated.
@@ -77,5 +81,5 @@ func (w sliding) positions(mesh *dtensor.Mesh, size int) *dtensor.Tensor {
 			index = append(index, int64(i*w.stride+k*w.dilation))
 		}
 	}
-	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), index, len(index)), mesh.Every(layout.Replicate())...)
+	return everywhere(mesh, index)
 }
