@@ -2,6 +2,7 @@ package comm
 
 import (
 	"context"
+	goruntime "runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,9 +32,11 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // ended, in order.
 type queue struct {
 	length      atomic.Int64
-	waiters     atomic.Int64 // goroutines that wait until a call has ended
+	waiters     atomic.Int64  // goroutines that wait until a call has ended
+	attended    chan struct{} // holds one element if waiters has risen from 0 since the last Rest; nil before the first Start
 	mu          sync.Mutex
 	first, last *Pending
+	timer       *time.Timer // of Rest
 }
 
 // await returns when p, a call of q, has ended. It waits for all calls before p too.
@@ -41,7 +44,12 @@ func (q *queue) await(p *Pending) {
 	select {
 	case <-p.done:
 	default:
-		q.waiters.Add(1)
+		if q.waiters.Add(1) == 1 {
+			select {
+			case q.attended <- struct{}{}:
+			default:
+			}
+		}
 		if r := p.comm.shared.recorder.Load(); r != nil {
 			start := time.Now()
 			<-p.done
@@ -50,6 +58,23 @@ func (q *queue) await(p *Pending) {
 		<-p.done
 		q.waiters.Add(-1)
 	}
+}
+
+// Rest sleeps for d, or until a goroutine waits for the call, which was started and has none that
+// waits for it yet. Other goroutines of the rank run meanwhile, even if they have one processor:
+// a system call that sleeps would keep it from them for up to 10 ms.
+func (c *Call) Rest(d time.Duration) {
+	q := c.queue
+	if q.timer == nil {
+		q.timer = time.NewTimer(d)
+	} else {
+		q.timer.Reset(d)
+	}
+	select {
+	case <-q.attended:
+	case <-q.timer.C:
+	}
+	q.timer.Stop()
 }
 
 // Start begins call and returns at once. The calls of a communicator are
@@ -74,18 +99,29 @@ func (c *Comm) Start(ctx context.Context, call Call) *Pending {
 		p.call.site = new(site)
 		p.call.site.capture(1)
 	}
-	q := &c.queue
+	c.shared.started.Add(1)
+	if c.queue.add(p) {
+		go c.progress()
+		goruntime.Gosched() // others get what they wait for now, not when this goroutine loses its processor
+	}
+	return p
+}
+
+// add puts p last; first says that no call was before it.
+func (q *queue) add(p *Pending) (first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.last == nil {
+	if first = q.last == nil; first {
 		q.first = p
-		go c.progress()
 	} else {
 		q.last.next = p
 	}
+	if q.attended == nil {
+		q.attended = make(chan struct{}, 1)
+	}
 	q.last = p
 	q.length.Add(1)
-	return p
+	return first
 }
 
 // progress carries out the calls of the queue, until it is empty.
@@ -107,6 +143,7 @@ func (c *Comm) progress() {
 		}
 		close(p.done) // before length falls: when drain returns, all calls must be done
 		q.length.Add(-1)
+		c.shared.started.Add(-1)
 		q.mu.Unlock()
 		if !more {
 			return

@@ -3,6 +3,7 @@ package comm
 import (
 	"context"
 	"os"
+	"sync/atomic"
 )
 
 // Internals is what a communicator has for packages that build on comm or carry out its calls:
@@ -40,6 +41,11 @@ type checkKey int
 func (i Internals) Checks() bool {
 	return i.Attr(CheckKey, func() any { return os.Getenv("GORUN_CHECK") == "1" }).(bool)
 }
+
+// Started counts the calls of this rank that were started and have not ended, on all communicators
+// split from one world. While it is not 0, who computes for long calls runtime.Gosched now and
+// then: on one processor the calls move only then.
+func (i Internals) Started() *atomic.Int64 { return &i.c.shared.started }
 
 // Backend returns what carries out the communicator's calls, without what Wrap adds.
 func (i Internals) Backend() Backend { return i.c.backend }

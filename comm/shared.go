@@ -12,6 +12,7 @@ type shared struct {
 	ledger   *ledger
 	recorder atomic.Pointer[Recording]
 	wrap     atomic.Pointer[func(Backend, []int) Backend] // see Internals.Wrap; nil: none
+	started  atomic.Int64                                 // see Internals.Started
 }
 
 func newShared() *shared {

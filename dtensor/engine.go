@@ -3,6 +3,7 @@ package dtensor
 import (
 	"context"
 	"os"
+	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/forecast"
@@ -30,6 +31,8 @@ type engine struct {
 
 	products *ProductSample   // of SampleProduct; nil: none
 	ops      *OperatorDigests // of DigestOperators; nil: none
+
+	started *atomic.Int64 // see comm.Internals.Started
 
 	observer observe.Observer // is told what operators do; nil: nobody keeps a trace
 	spanning bool             // an operator is in progress that it will be told of
@@ -62,7 +65,8 @@ func engineOf(c *comm.Comm) *engine {
 			}
 			return tensor.Device(tensor.NewCPU(c.Memory()))
 		})
-		e := &engine{dev: dev.(tensor.Device), ctx: context.Background(), check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
+		e := &engine{dev: dev.(tensor.Device), ctx: context.Background(), started: c.Internals().Started(),
+			check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
 			observer: observe.Of(c.Internals().Attr), forecast: forecast.Of(c.Internals().Attr)}
 		e.setSame(os.Getenv(SameBitsVar) == "1")
 		if os.Getenv(OverlapVar) == "1" && tensor.OnHost(e.dev) {

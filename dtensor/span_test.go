@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,51 @@ func (w *witness) Span(kind observe.Kind, name string, _ []uintptr, start time.T
 }
 func (w *witness) Metric(string, float64) {}
 func (w *witness) Layout(*observe.Layout) {}
+
+// TestOperatorsGiveWay: on one processor an operator, and the gradient of one, let goroutines run
+// that carry out calls which were started, and no others.
+func TestOperatorsGiveWay(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 1})
+		if err != nil {
+			return err
+		}
+		x := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{4}, layout.Replicate())
+		turns := func(f func()) int64 {
+			var n atomic.Int64
+			var stop atomic.Bool
+			go func() {
+				for ; !stop.Load(); runtime.Gosched() {
+					n.Add(1)
+				}
+			}()
+			f()
+			stop.Store(true)
+			return n.Load()
+		}
+		chain := func() *dtensor.Tensor {
+			y := x
+			for range 100 {
+				y = y.Tanh()
+			}
+			return y.Sum(nil, false)
+		}
+		grad := func() { _, _, err = dtensor.ValueAndGrad(ctx, chain, x) }
+		if n := turns(grad); n != 0 || err != nil {
+			return fmt.Errorf("operators gave way %d times, and no call was started; %v", n, err)
+		}
+		// The scheduler now and then lets the goroutine that gives way go on.
+		world.Internals().Started().Add(1)
+		if n := turns(func() { chain() }); n < 90 {
+			return fmt.Errorf("101 operators gave way %d times", n)
+		}
+		if n := turns(grad); n < 180 || err != nil {
+			return fmt.Errorf("101 operators and their gradients gave way %d times; %v", n, err)
+		}
+		return nil
+	})
+}
 
 // TestSpans: an observer is told of operators and of gradients, not of what they are made of, and
 // what a gradient communicates is shown at the operator's line.

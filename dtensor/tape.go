@@ -260,6 +260,7 @@ func (t *tape) backward(v, gy *Tensor) {
 func (t *tape) run(first int) {
 	for i := len(t.nodes) - 1; i >= first; i-- {
 		if n := t.nodes[i]; n.grad != nil && n.back != nil {
+			n.spec.mesh.eng.giveWay()
 			n.handOn()
 		}
 		if t.early != nil && first == 0 {

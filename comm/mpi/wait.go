@@ -133,7 +133,7 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 		if ctx.Done() != nil && comm.Cancelled(ctx) != nil {
 			return r.giveUp(call, r.tooLate(ctx, arrived != nil))
 		}
-		p.wait()
+		p.wait(call)
 		if p.waited >= unevenAfter {
 			if err := r.uneven(call); err != nil {
 				return r.giveUp(call, err)
@@ -275,16 +275,21 @@ type pause struct {
 	total    time.Duration // before it
 }
 
-func (p *pause) wait() {
+func (p *pause) wait(call *comm.Call) {
 	p.looks++
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
 	p.waited = time.Since(p.began)
 	waited := p.waited
+	rest := min(max(waited/8, shortestNap), longestNap)
 	switch {
+	case !call.Attended() && waited >= p.patience:
+		call.Rest(rest)
+	case !call.Attended():
+		goruntime.Gosched()
 	case waited >= p.patience:
-		nap(min(max(waited/8, shortestNap), longestNap))
+		nap(rest)
 	case !p.yielded:
 		yield()
 	}

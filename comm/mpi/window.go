@@ -297,7 +297,7 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			r.Abort(err)
 			return err
 		}
-		p.wait()
+		p.wait(call)
 		if p.waited >= recordAfter {
 			a.look(r, call, rank, p.waited)
 		}

@@ -17,6 +17,10 @@ import (
 // that looking takes the same share of the cores.
 const nap = 20 * time.Millisecond
 
+// shortestRest is the shortest time between two looks of an asynchronous call that no goroutine
+// waits for. The rests grow to a 20th of a nap.
+const shortestRest = 20 * time.Microsecond
+
 // manyRanks is the largest number of ranks that yield often and nap briefly.
 const manyRanks = 128
 
@@ -89,7 +93,8 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 	reported, wait := false, 0
 	many := max(manyRanks, len(r.world))
 	patience := yields * manyRanks * manyRanks / (many * many)
-	if start := time.Now(); call.Attended() {
+	start := time.Now()
+	if call.Attended() {
 		defer func() { r.job.seg.AddWaited(r.job.rank, time.Since(start)) }()
 	}
 	for i := 0; word.Load() < target; i++ {
@@ -106,7 +111,13 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 			}
 			continue
 		}
-		if !r.sleep(call, m, word, target) {
+		if !call.Attended() {
+			waited := time.Since(start)
+			call.Rest(min(max(waited/8, shortestRest), r.nap()/20))
+			if waited < r.nap() {
+				continue
+			}
+		} else if !r.sleep(call, m, word, target) {
 			continue
 		}
 		r.job.answer()
