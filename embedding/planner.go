@@ -116,6 +116,23 @@ func (c choice) layout(axis string) Layout {
 	return Replicated()
 }
 
+// PlanTables is NewPlan for the tables of a collection whose samples have one id of each feature, and nothing
+// more is known of the ids. It sets the Layout of each.
+func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions) (*Plan, error) {
+	demands := make([]Demand, len(tables))
+	for i, t := range tables {
+		demands[i] = Demand{Name: t.Name, Rows: t.Rows, Dim: t.Dim, DType: t.DType, IDs: float64(len(t.Features))}
+	}
+	plan, err := NewPlan(demands, rates, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range tables {
+		tables[i].Layout = plan.Layouts[i]
+	}
+	return plan, nil
+}
+
 // NewPlan chooses a layout for each table: data-parallel, row-wise in blocks or in turn,
 // column-wise, or table-wise on one of the ranks. No rank gets more than
 // MemoryBytes; under that, the time that the slowest rank needs for a lookup,

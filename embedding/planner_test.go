@@ -448,3 +448,29 @@ func TestPlanIsKept(t *testing.T) {
 		}
 	}
 }
+
+// PlanTables gives tables the layouts that NewPlan chooses, and leaves them alone if there is no plan.
+func TestPlanTables(t *testing.T) {
+	tables := []CollectionTable{{Config: Config{Name: "large", Rows: 100_000, Dim: 8}, Features: []string{"a", "b"}},
+		{Config: Config{Name: "small", Rows: 5, Dim: 8, DType: tensor.BFloat16}, Features: []string{"c"}}}
+	o := PlanOptions{Axis: "tp", Ranks: 4, Batch: 256}
+	want, err := NewPlan([]Demand{{Name: "large", Rows: 100_000, Dim: 8, IDs: 2},
+		{Name: "small", Rows: 5, Dim: 8, DType: tensor.BFloat16, IDs: 1}}, TypicalRates(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := PlanTables(tables, TypicalRates(), o)
+	if err != nil || got.String() != want.String() {
+		t.Fatalf("%v, %v; want %v", got, err, want)
+	}
+	for i := range tables {
+		if g, w := fmt.Sprint(tables[i].Layout), fmt.Sprint(want.Layouts[i]); g != w {
+			t.Errorf("%s lies %s, want %s", tables[i].Name, g, w)
+		}
+	}
+	before := fmt.Sprint(tables)
+	o.MemoryBytes = 1
+	if _, err := PlanTables(tables, TypicalRates(), o); err == nil || fmt.Sprint(tables) != before {
+		t.Errorf("%v; the tables are now %v", err, tables)
+	}
+}

@@ -3,9 +3,14 @@ package criteo
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mem"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -61,5 +66,37 @@ func TestBatchOnAMesh(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// All ranks get the log that rank 0 reads or invents, rank 0 alone hears of malformed lines, and an error of reading is one.
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(file, []byte(line("1", "3")+"what\n"+line("0")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		world := m.Comm()
+		d, bad, err := Load(ctx, world, file, Options{})
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(d.Labels, []float32{1, 0}) || d.Counts[0] == 0 || len(d.Codes) != 2*Categorical {
+			return fmt.Errorf("%+v", d)
+		}
+		if (world.Rank() == 0) != (bad != nil) || bad != nil && bad.Lines != 1 {
+			return fmt.Errorf("malformed lines on rank %d: %+v", world.Rank(), bad)
+		}
+		if d, bad, err = Load(ctx, world, "", Options{Rows: 7, Seed: 2, Strict: true}); err != nil || d.Rows() != 7 {
+			return fmt.Errorf("%d invented rows, %v", d.Rows(), err)
+		}
+		if bad != nil && bad.Lines != 0 {
+			return fmt.Errorf("%d invented lines are malformed", bad.Lines)
+		}
+		return nil
+	})
+	alone := comm.NewWorld(mem.Open(1)[0])
+	if _, _, err := Load(t.Context(), alone, file, Options{Strict: true}); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Error(err)
 	}
 }

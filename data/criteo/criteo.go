@@ -49,8 +49,9 @@ func (d *Data) Rows() int { return len(d.Labels) }
 
 // Options say how to read.
 type Options struct {
-	Rows   int  // stop after so many good rows, of a folder of days in equal parts from the start of each; 0: read all
-	Strict bool // return the first malformed line as an error
+	Rows   int    // stop after so many good rows, of a folder of days in equal parts from the start of each; 0: read all
+	Strict bool   // return the first malformed line as an error
+	Seed   uint64 // of a log that Load invents
 }
 
 // Bad describes the malformed lines of a file.
@@ -151,6 +152,24 @@ func (d *Data) add(line []byte) (kind, detail string) {
 // Cut returns the rows from lo to hi; they share memory with d.
 func (d *Data) Cut(lo, hi int) *Data {
 	return &Data{Labels: d.Labels[lo:hi], Counts: d.Counts[lo*Dense : hi*Dense], Codes: d.Codes[lo*Categorical : hi*Categorical]}
+}
+
+// Load has rank 0 read what ReadFile reads and hands it to all ranks. With the path "" it invents a log
+// of o.Rows lines as Generate does. bad is what rank 0 left out, nil on the others.
+func Load(ctx context.Context, world *comm.Comm, path string, o Options) (d *Data, bad *Bad, err error) {
+	d = new(Data)
+	if world.Rank() == 0 && path != "" {
+		d, bad, err = ReadFile(path, o)
+	} else if world.Rank() == 0 {
+		var text bytes.Buffer
+		if err = Generate(&text, o.Rows, o.Seed); err == nil {
+			d, bad, err = Read(&text, o)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, bad, d.Broadcast(ctx, world)
 }
 
 // Broadcast sends the rows of rank 0 to all ranks; on the others they replace d.

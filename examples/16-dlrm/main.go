@@ -4,7 +4,7 @@
 // it has not seen: 0.5 is that of a guess. Without -data it invents a log.
 //
 //	gorun -np 4 ./examples/16-dlrm
-//	gorun -np 2 ./examples/16-dlrm -data train.txt.gz -steps 20000 -checkpoint /tmp/clicks
+//	gorun -np 2 ./examples/16-dlrm -data train.txt.gz -lines 0 -steps 20000 -checkpoint /tmp/clicks
 //
 // Output:
 //
@@ -12,7 +12,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -40,21 +39,15 @@ type dlrm struct {
 }
 
 func newDLRM(mesh *dtensor.Mesh, v *criteo.Vocabulary) (*dlrm, error) {
-	var demands []embedding.Demand
 	var tables []embedding.CollectionTable
 	for f, rows := range v.Rows {
 		name := criteo.Feature(f)
-		demands = append(demands, embedding.Demand{Name: name, Rows: rows, Dim: width, IDs: 1})
 		tables = append(tables, embedding.CollectionTable{Features: []string{name}, Config: embedding.Config{Name: name, Rows: rows,
 			Dim: width, Std: 0.1, Key: dtensor.Key{Seed: 1, Stream: uint64(1000 + f)}}})
 	}
-	plan, err := embedding.NewPlan(demands, embedding.TypicalRates(),
-		embedding.PlanOptions{Axis: "tp", Ranks: mesh.Size(), Batch: batch, StateBytes: 4})
-	if err != nil {
+	o := embedding.PlanOptions{Axis: "tp", Ranks: mesh.Size(), Batch: batch, StateBytes: 4}
+	if _, err := embedding.PlanTables(tables, embedding.TypicalRates(), o); err != nil {
 		return nil, err
-	}
-	for f := range tables {
-		tables[f].Layout = plan.Layouts[f]
 	}
 	init, gelu := nn.NewInit(mesh, 1), (*dtensor.Tensor).Gelu
 	return &dlrm{embedding.NewCollection(mesh, tables...),
@@ -74,12 +67,13 @@ func main() { runtime.Main(run) }
 func run(ctx context.Context, world *comm.Comm) error {
 	var keep train.Keep
 	f := flag.NewFlagSet("16-dlrm", flag.ContinueOnError)
-	file, steps := f.String("data", "", "learn the clicks in this `file`"), f.Int("steps", 70, "to make")
+	file, lines := f.String("data", "", "learn the clicks in this `file`"), f.Int("lines", 20_000, "of the log; 0: all of a file")
+	steps := f.Int("steps", 70, "to make")
 	keep.Flags(f, 1000, "-np")
 	if err := train.Parse(world, f); err != nil {
 		return err
 	}
-	log, err := read(ctx, world, *file)
+	log, _, err := criteo.Load(ctx, world, *file, criteo.Options{Rows: *lines, Seed: 1})
 	if err != nil {
 		return err
 	}
@@ -121,21 +115,4 @@ func run(ctx context.Context, world *comm.Comm) error {
 			fmt.Printf("area under the curve: %.2f\n", auc)
 		}
 	})
-}
-
-// read reads the log, or invents one, on rank 0, and hands it to the others.
-func read(ctx context.Context, world *comm.Comm, file string) (log *criteo.Data, err error) {
-	log = new(criteo.Data)
-	if world.Rank() == 0 && file != "" {
-		log, _, err = criteo.ReadFile(file, criteo.Options{})
-	} else if world.Rank() == 0 {
-		var text bytes.Buffer
-		if err = criteo.Generate(&text, 20_000, 1); err == nil {
-			log, _, err = criteo.Read(&text, criteo.Options{})
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return log, log.Broadcast(ctx, world)
 }

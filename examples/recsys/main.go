@@ -20,7 +20,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -97,34 +96,21 @@ func generate(o *options, say func(string, ...any)) error {
 	return nil
 }
 
-// load has rank 0 read or invent the log and hands it to the others; bad is how
-// many lines were malformed, on rank 0.
+// load reads or invents the log; bad is how many lines were malformed, on rank 0.
 func load(ctx context.Context, world *comm.Comm, o *options, say func(string, ...any)) (d *criteo.Data, bad int, err error) {
-	d = new(criteo.Data)
-	if world.Rank() == 0 {
-		var b *criteo.Bad
-		if d, b, err = read(o); err != nil {
-			return nil, 0, fmt.Errorf("recsys: %w", err)
-		}
+	d, b, err := criteo.Load(ctx, world, o.data, criteo.Options{Rows: o.rows, Strict: o.strict || o.data == "", Seed: o.seed})
+	if err != nil {
+		return nil, 0, fmt.Errorf("recsys: %w", err)
+	}
+	if b != nil {
 		tell(b, say)
-		if bad = b.Lines; d.Rows() < 2 {
-			return nil, 0, fmt.Errorf("recsys: %s has %d good lines and %d malformed ones; there must be some to train on and some to hold out",
-				o.source(), d.Rows(), bad)
-		}
+		bad = b.Lines
 	}
-	return d, bad, d.Broadcast(ctx, world)
-}
-
-// read reads the log, or invents one.
-func read(o *options) (*criteo.Data, *criteo.Bad, error) {
-	if o.data != "" {
-		return criteo.ReadFile(o.data, criteo.Options{Rows: o.rows, Strict: o.strict})
+	if d.Rows() < 2 {
+		return nil, 0, fmt.Errorf("recsys: %s has %d good lines and %d malformed ones; there must be some to train on and some to hold out",
+			o.source(), d.Rows(), bad)
 	}
-	var text bytes.Buffer
-	if err := criteo.Generate(&text, o.rows, o.seed); err != nil {
-		return nil, nil, err
-	}
-	return criteo.Read(&text, criteo.Options{Strict: true})
+	return d, bad, nil
 }
 
 // tell names malformed lines.
