@@ -3,6 +3,7 @@ package dtensor
 import (
 	"context"
 	"os"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -44,6 +45,13 @@ type engine struct {
 	// of size bytes before it is carried out; packed ones share a collective
 	// with those told of right before and after.
 	observe func(from, to *spec, size int, cause string, packed bool)
+}
+
+// giveWay lets calls that were started go on, of which one processor carries out none while it computes.
+func (e *engine) giveWay() {
+	if e.started.Load() != 0 {
+		runtime.Gosched()
+	}
 }
 
 type engineKey struct{}

@@ -43,6 +43,7 @@ type leaf struct {
 }
 
 func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
+	s.mesh.eng.giveWay()
 	if len(t.slab) == cap(t.slab) {
 		t.slab = make([]node, 0, 64)
 	}
