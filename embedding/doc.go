@@ -75,7 +75,9 @@
 //
 // Rows that leave memory are appended to the file together, so that no write is of one row; their records before
 // are dead, and are cleaned when they take a third of the file. So a file is half as large again as the rows
-// that have changed or have been loaded, about, and memory has four bytes for each row of the table.
+// that have changed or have been loaded, about, and memory has four bytes for each row of the table. On Linux
+// a process maps its files, and reads from there what the system has in its cache. Such pages count as memory of the
+// process in ps and in gorun top, as the system's cache, which it gives back when memory is wanted for anything else.
 //
 // The files are scratch: they have no names, and the disk has their room again when the process ends, however it
 // does. So a crash loses what is not in a checkpoint, and nothing else. Checkpoints have the tensors

@@ -18,6 +18,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/internal/programtest"
 	"github.com/gorun-spmd/gorun/metrics"
 )
@@ -240,6 +241,23 @@ func TestKeys(t *testing.T) {
 	}
 	if _, auc := trained(t, 1, 2, 0, "-dynamic", "8", "-rows", "16000", "-batch", "256", "-steps", "50"); auc < 0.6 {
 		t.Errorf("AUC %v after 50 steps", auc)
+	}
+}
+
+// A table on disks of which few rows are wanted most is dealt out in turn, where one axis divides it.
+func TestPlaceOnDisks(t *testing.T) {
+	demands := []embedding.Demand{{Name: "C1", Rows: 1 << 20, Dim: 16, IDs: 1, Sample: make([]int64, 512)}}
+	for i := range demands[0].Sample {
+		demands[0].Sample[i] = int64(i)
+	}
+	for _, c := range []struct {
+		dp, tp int
+		want   embedding.Layout
+	}{{1, 4, embedding.RowCyclic("tp")}, {2, 2, embedding.RowWise("dp", "tp")}, {2, 1, embedding.RowWise("dp", "tp")}} {
+		got, err := placeOnDisks(demands, embedding.TypicalRates(), &options{dp: c.dp, tp: c.tp, batch: 2048})
+		if err != nil || len(got) != 1 || got[0].String() != c.want.String() {
+			t.Errorf("%d by %d ranks: %v, %v; want %v", c.dp, c.tp, got, err, c.want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/gorun-spmd/gorun/checkpoint"
@@ -131,7 +132,7 @@ func (t *trainer) setUp() {
 	}
 }
 
-// place plans where the tables lie, and says it in words. Those on disks, which have caches, are divided by rows over all ranks.
+// place plans where the tables lie, and says it in words. caches has those that are on disks.
 func (t *trainer) place(ctx context.Context, caches map[int]int) (layouts []embedding.Layout, overview string, err error) {
 	rates := embedding.TypicalRates()
 	if t.o.measure {
@@ -140,18 +141,18 @@ func (t *trainer) place(ctx context.Context, caches map[int]int) (layouts []embe
 		}
 	}
 	part := t.learn.Cut(0, min(t.learn.Rows(), (t.o.batch-1)/t.mesh.Size()+1)) // like a rank's part of a batch
-	var demands []embedding.Demand
-	var disks []string
+	var demands, stored []embedding.Demand
 	for f, rows := range t.vocabulary.Rows {
-		if cache, ok := caches[f]; ok {
-			disks = append(disks, fmt.Sprintf("%s (%d of %d rows)", criteo.Feature(f), cache/(t.o.dim*t.o.dtype().Size()), rows))
-			continue
-		}
 		sample := make([]int64, part.Rows())
 		for i := range sample {
 			sample[i] = t.vocabulary.Row(f, part.Codes[i*criteo.Categorical+f])
 		}
-		demands = append(demands, embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, DType: t.o.dtype(), IDs: 1, Sample: sample})
+		d := embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, DType: t.o.dtype(), IDs: 1, Sample: sample}
+		if _, ok := caches[f]; ok {
+			stored = append(stored, d)
+		} else {
+			demands = append(demands, d)
+		}
 	}
 	state := tensor.Float32.Size() // the sum of squares of a row
 	if t.o.bfloat16 {
@@ -162,19 +163,41 @@ func (t *trainer) place(ctx context.Context, caches map[int]int) (layouts []embe
 	if err != nil {
 		return nil, "", err
 	}
+	onDisks, err := placeOnDisks(stored, rates, t.o)
+	if err != nil {
+		return nil, "", err
+	}
+	inMemory := plan.Layouts
+	var disks []string
+	for f, rows := range t.vocabulary.Rows {
+		from := &inMemory
+		if cache, ok := caches[f]; ok {
+			from = &onDisks
+			disks = append(disks, fmt.Sprintf("%s (%d of %d rows, %v)", criteo.Feature(f), cache/(t.o.dim*t.o.dtype().Size()), rows, onDisks[0]))
+		}
+		layouts, *from = append(layouts, (*from)[0]), (*from)[1:]
+	}
 	overview = plan.Overview()
 	if len(disks) > 0 {
 		overview += fmt.Sprintf("\non disks in %s, with the rows that are in memory: %s", t.o.store, strings.Join(disks, ", "))
 	}
-	for f, next := 0, 0; f < len(t.vocabulary.Rows); f++ {
-		if _, ok := caches[f]; ok {
-			layouts = append(layouts, embedding.RowWise("dp", "tp"))
-			continue
-		}
-		layouts = append(layouts, plan.Layouts[next])
-		next++
-	}
 	return layouts, overview, nil
+}
+
+// placeOnDisks plans where tables on disks lie. Each rank has rows of its own: in blocks or in turn over tp, or over a mesh that has dp
+// too in blocks.
+func placeOnDisks(demands []embedding.Demand, rates embedding.Rates, o *options) ([]embedding.Layout, error) {
+	if o.dp > 1 {
+		return slices.Repeat([]embedding.Layout{embedding.RowWise("dp", "tp")}, len(demands)), nil
+	}
+	for i := range demands {
+		demands[i].Kinds = []embedding.Kind{embedding.RowWiseKind, embedding.RowCyclicKind}
+	}
+	plan, err := embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: "tp", Ranks: o.tp, Batch: o.batch})
+	if err != nil {
+		return nil, err
+	}
+	return plan.Layouts, nil
 }
 
 // steps returns how many steps to make.

@@ -80,7 +80,7 @@ const policy = `
 	internal/rates < dtensor internal/forecast
 	nn             < dtensor embedding
 	serve          <
-	internal/rowstore < internal/simd
+	internal/rowstore < internal/fault internal/simd
 	embedding      < dtensor internal/keytable internal/rates internal/rowstore serve
 	loss           < dtensor
 	optim          < dtensor

@@ -126,6 +126,7 @@ func minRow(items []item) int {
 
 // read reads items, sorted by at, those that lie close to each other at once.
 func (s *Store) read(items []item, take func(it item, record []byte)) (all reading) {
+	all.bytes, items = s.readMapped(items, take)
 	buffer, _ := s.buffers.Get().(*[]byte)
 	if buffer == nil {
 		buffer = new([]byte)

@@ -9,7 +9,8 @@
 //
 // The file is scratch: it has no name once it is made, and is gone when the process ends, however
 // that happens. A row that was never changed is not in it; its first bytes are computed. Rows that lose their slots
-// are appended to the file: see log.
+// are appended to the file: see log. On Linux, records that lie close to each other are read in a mapping of the file, if the system
+// has them in its cache: see mapping.
 package rowstore
 
 import (
@@ -53,6 +54,7 @@ type field struct {
 type Store struct {
 	c        Config
 	file     File
+	mapped   *mapping // the file as memory; nil: it is not mapped
 	path     string
 	fields   []field
 	record   int      // bytes of a row in the file
@@ -168,6 +170,9 @@ func (s *Store) Close() error {
 			<-b.done
 		}
 	}
+	if s.mapped != nil {
+		s.mapped.close()
+	}
 	return s.file.Close()
 }
 
@@ -179,6 +184,7 @@ func (s *Store) begin() {
 	}
 	if s.log == nil {
 		s.log = newLog(s.c.Rows, s.record)
+		s.mapFile()
 	}
 	s.call++
 }
