@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ var link = flag.String("cluster.link", "", "the rate of each host's cable in Tes
 // MPI's own, and steps of the example, one rank on each, with gradients that are summed while the backward pass runs.
 // It needs an idle machine.
 func TestLink(t *testing.T) {
-	dir, mpirun, run := linked(t)
+	c, mpirun, run := linked(t)
 	figures := regexp.MustCompile(`"name":"[a-z_/0-9]+".*"ns":([0-9.]+)`)
 	for range 3 {
 		for _, call := range []string{"all_reduce/16777216", "all_gather/1048576"} {
@@ -40,7 +41,7 @@ func TestLink(t *testing.T) {
 			}
 		}
 		for _, overlap := range []string{"0", "1"} {
-			example := train(dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
+			example := train(c.dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
 				"-batch", "2", "-json")
 			out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap), example...)...)
 			t.Logf("GORUN_OVERLAP=%s %s", overlap, regexp.MustCompile(`"(tokens_per_second|state_sha256)":"?\w+`).FindAllString(out, -1))
@@ -49,9 +50,18 @@ func TestLink(t *testing.T) {
 }
 
 // TestLinkIsPredicted lays steps of the example over such a cable beside what gorun plan predicts of them, from what the two
-// ranks and the cable do at once. It needs an idle machine.
+// ranks and the cable do at once. Each host has a core of its own, so that neither takes the other's time. It needs an idle machine.
 func TestLinkIsPredicted(t *testing.T) {
-	dir, mpirun, run := linked(t)
+	c, mpirun, run := linked(t)
+	dir := c.dir
+	for k, h := range c.hosts {
+		c.bind(h, k%runtime.NumCPU())
+	}
+	for _, on := range [][]string{{"nproc"}, {"ssh", "node2", "nproc"}} {
+		if out := strings.TrimSpace(run(on...)); out != "1" {
+			t.Fatalf("%v says %q, want one core", on, out)
+		}
+	}
 	apart := append(mpirun, "-np", "2", "--map-by", "node")
 	machine := run(append(apart, "bin/gorun", "rates")...)
 	machine = machine[strings.IndexByte(machine, '{') : strings.LastIndexByte(machine, '}')+1]
@@ -97,16 +107,16 @@ func TestLinkIsPredicted(t *testing.T) {
 	}
 }
 
-// linked starts two hosts with the cable, and builds what they run. It returns the folder that both have, the command by which Open MPI
+// linked starts two hosts with the cable, and builds what they run. It returns them, the command by which Open MPI
 // starts ranks on them, and a function that runs a command on the first.
-func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string) string) {
+func linked(t *testing.T) (c *cluster, mpirun []string, run func(args ...string) string) {
 	t.Helper()
 	if *link == "" {
 		t.Skip("measures, and asserts no time: give -cluster.link 1gbit")
 	}
-	need(t, "mpirun.openmpi", "mpicc.openmpi", "tc")
+	need(t, "mpirun.openmpi", "mpicc.openmpi", "tc", "taskset")
 	testenv.DependsOn(t, "../../bench/comm", "../../bench/peers")
-	c := up(t, 2)
+	c = up(t, 2)
 	build(t, c.dir)
 	for _, args := range [][]string{
 		{"go", "build", "-o", filepath.Join(c.dir, "bin/comm"), "../../bench/comm"},
@@ -132,5 +142,5 @@ func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string)
 	}
 	mpirun = strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,vader,self " +
 		"--mca btl_tcp_if_include eth0 --host node1:2,node2:2")
-	return c.dir, mpirun, run
+	return c, mpirun, run
 }
