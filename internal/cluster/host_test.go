@@ -34,6 +34,7 @@ type cluster struct {
 type host struct {
 	name string
 	pid  int
+	cpus string // on which alone its processes run, as taskset has them; empty: on all
 }
 
 // need ends a test that needs hosts, unless this machine can make them and has all programs.
@@ -155,6 +156,19 @@ func (c *cluster) start(k int) *host {
 	return h
 }
 
+// bind has what a host runs from now on compute on one CPU.
+func (c *cluster) bind(h *host, cpu int) {
+	c.t.Helper()
+	h.cpus = strconv.Itoa(cpu)
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", h.pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, pid := range append(strings.Fields(string(children)), strconv.Itoa(h.pid)) {
+		c.must("taskset", "-a", "-c", "-p", h.cpus, pid)
+	}
+}
+
 // cable pulls the cable of host k, or plugs it in again: "down" or "up".
 func (c *cluster) cable(k int, state string) {
 	c.t.Helper()
@@ -193,7 +207,10 @@ func (c *cluster) must(name string, args ...string) {
 func (c *cluster) command(ctx context.Context, h *host, env []string, args ...string) *exec.Cmd {
 	all := append([]string{"-t", strconv.Itoa(h.pid), "--net", "--uts", "--ipc", "--mount", "--pid", "--",
 		"setpriv", "--pdeathsig", "TERM", "sh", "-c", `cd "$0" && exec "$@"`, c.dir}, args...)
-	cmd := exec.CommandContext(ctx, "nsenter", all...)
+	if all = append([]string{"nsenter"}, all...); h.cpus != "" {
+		all = append([]string{"taskset", "-c", h.cpus}, all...)
+	}
+	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
 	cmd.Env = append([]string{"HOME=" + c.dir, "PATH=" + filepath.Join(c.dir, "bin") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
 		"SLURM_CONF=" + filepath.Join(c.dir, "slurm/slurm.conf"), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, env...)
 	cmd.WaitDelay = 5 * time.Second

@@ -98,14 +98,14 @@ func TestLinkIsPredicted(t *testing.T) {
 	}
 }
 
-// linked starts two hosts with the cable, each on a core of its own if there are two, and builds what they run. It returns the folder that both have, the command by which Open MPI
-// starts ranks on them, and a function that runs a command on the first.
+// linked starts two hosts with the cable, each on a core of its own, and builds what they run. It returns the folder that both have, the
+// command by which Open MPI starts ranks on them, and a function that runs a command on the first.
 func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string) string) {
 	t.Helper()
 	if *link == "" {
 		t.Skip("measures, and asserts no time: give -cluster.link 1gbit")
 	}
-	need(t, "mpirun.openmpi", "mpicc.openmpi", "tc")
+	need(t, "mpirun.openmpi", "mpicc.openmpi", "tc", "taskset")
 	testenv.DependsOn(t, "../../bench/comm", "../../bench/peers")
 	c := up(t, 2)
 	build(t, c.dir)
@@ -120,28 +120,25 @@ func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string)
 		}
 	}
 	for k, h := range c.hosts {
-		cores := strconv.Itoa(k % runtime.NumCPU())
-		for _, pid := range append(children(h.pid), strconv.Itoa(h.pid)) {
-			c.must("taskset", "-cp", cores, pid)
-		}
+		c.bind(h, k%runtime.NumCPU())
 		c.must("nsenter", "-t", strconv.Itoa(h.pid), "--net", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", *link,
 			"burst", "256k", "latency", "50ms")
 	}
 	run = func(args ...string) string {
 		t.Helper()
-		out, err := c.run(c.hosts[0], 4*time.Minute, nil, append([]string{"taskset", "-c", "0"}, args...)...)
+		out, err := c.run(c.hosts[0], 4*time.Minute, nil, args...)
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 		return out
 	}
+	for _, on := range [][]string{{"nproc"}, {"ssh", "node2", "nproc"}} {
+		if out := strings.TrimSpace(run(on...)); out != "1" {
+			t.Fatalf("%v says %q, want one core", on, out)
+		}
+	}
+	// Open MPI would bind the ranks of both hosts to the first core.
 	mpirun = strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,vader,self " +
 		"--mca btl_tcp_if_include eth0 --bind-to none --host node1:2,node2:2")
 	return c.dir, mpirun, run
-}
-
-// children returns the processes that a process has started.
-func children(pid int) []string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
-	return strings.Fields(string(text))
 }

@@ -35,11 +35,16 @@ func (s *Stopwatch) kernels(m *forecast.Machine) error {
 	}
 	beside := func(seconds float64) float64 { return max(seconds-m.Memory[0].Seconds, 1e-9) } // without the call; after Memory
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float64} {
-		for _, n := range []int{16, 64, 160, 320, 512} { // from 512 on on several cores
+		for _, n := range []int{15, 27, 45, 90, 160, 320, 512} { // the small ones end within a tile, as most do; from 512 on on several cores
 			flops := 2 * n * n * n
 			many := max(1, 1<<21/flops)
-			a, b := tensor.Full(s.dev, dt, 1, many, n, n), tensor.Full(s.dev, dt, 2, many, n, n)
-			add(func() { tensor.MatMul(a, b, false, true) }, func(seconds float64) {
+			sets := max(1, farElements/4/(many*n*n)) // each time other matrices, see far
+			a, b := tensor.Full(s.dev, dt, 1, sets*many, n, n), tensor.Full(s.dev, dt, 2, sets*many, n, n)
+			next := 0
+			add(func() {
+				next = (next + 1) % sets
+				tensor.MatMul(tensor.Narrow(a, 0, next*many, many), tensor.Narrow(b, 0, next*many, many), false, true)
+			}, func(seconds float64) {
 				m.Products[dt.String()] = append(m.Products[dt.String()], forecast.Point{Work: float64(flops),
 					Seconds: beside(seconds) / float64(many)})
 			})
@@ -102,40 +107,56 @@ func (s *Stopwatch) attention(measure func(flops float64, call func(), to *float
 }
 
 // rows hands kernels that find rows by an index to measure, and a list, with how many rows and how many bytes they read and write.
-// Those of tables lie here and there in one that no near cache has; IndexSelect and IndexAdd pick columns.
+// Those of tables lie here and there in one, and each call takes others, which no near cache has any more; IndexSelect and IndexAdd pick
+// columns.
 func (s *Stopwatch) rows(measure func(name string, rows, bytes int, call func())) {
 	const n, width, of = 1 << 12, 16, 1 << 16
 	const bytes = n * width * 4
-	list := make([]int64, n)
+	list := make([]int64, of)
 	for i := range list {
 		list[i] = int64(i * 40503 % of) // distinct, as 40503 is odd
 	}
-	table, values := tensor.Zeros(s.dev, tensor.Float32, of, width), tensor.Full(s.dev, tensor.Float32, 1, n, width)
-	ids, state := tensor.FromSlice(s.dev, list, n), tensor.Zeros(s.dev, tensor.Float32, of)
-	u, often := tensor.Unique(ids, 0, of), tensor.Unique(tensor.FromSlice(s.dev, slices.Repeat(list[:n/16], 16), n), 0, of)
-	measure("TakeRows", n, 2*bytes, func() { tensor.TakeRows(table, ids, 0) })
+	table, state := tensor.Zeros(s.dev, tensor.Float32, of, width), tensor.Zeros(s.dev, tensor.Float32, of)
+	all := tensor.Full(s.dev, tensor.Float32, 1, of, width)
+	type set struct {
+		ids, few, values *tensor.Tensor
+		u, often         tensor.Uniq
+	}
+	var sets [of / n]set
+	for i := range sets {
+		own := list[i*n:][:n]
+		ids := tensor.FromSlice(s.dev, own, n)
+		sets[i] = set{ids, tensor.Narrow(ids, 0, 0, n/4), tensor.Narrow(all, 0, i*n, n), tensor.Unique(ids, 0, of),
+			tensor.Unique(tensor.FromSlice(s.dev, slices.Repeat(own[:n/16], 16), n), 0, of)}
+	}
+	turn := 0
+	next := func() *set {
+		turn = (turn + 1) % len(sets)
+		return &sets[turn]
+	}
+	measure("TakeRows", n, 2*bytes, func() { tensor.TakeRows(table, next().ids, 0) })
 	const columns = 256
 	some := tensor.Arange(s.dev, tensor.Int64, columns/2, columns)
 	wide, narrow := tensor.Zeros(s.dev, tensor.Float32, 16, 2*columns), tensor.Full(s.dev, tensor.Float32, 1, 16, columns)
 	measure("IndexSelect", 16*columns, 2*narrow.Bytes(), func() { tensor.IndexSelect(wide, 1, some) })
 	measure("IndexAdd", 16*columns, 3*narrow.Bytes(), func() { tensor.IndexAddTo(wide, 1, some, narrow) })
-	few := tensor.Narrow(ids, 0, 0, n/4)
-	measure("Unique", n/4, 8*8*n/4, func() { tensor.Unique(few, 0, of) })
+	measure("Unique", n/4, 8*8*n/4, func() { tensor.Unique(next().few, 0, of) })
 	const samples, features = 512, 32
-	slots, places := make([]int32, samples), make([]int64, of)
+	slots, places := make([]int32, samples*features), make([]int64, of)
 	for i := range slots {
-		slots[i] = int32(list[i])
+		slots[i] = int32(list[i%n])
 	}
-	measure("List", samples*features, 2*8*samples*features, func() { // as a lookup of one id a feature makes one
-		l := index.New[int64](s.dev, samples*features)
+	measure("List", len(slots), 2*8*len(slots), func() { // as a lookup of one id a feature makes one
+		l := index.New[int64](s.dev, len(slots))
 		for f := range features {
-			for i, slot := range slots {
+			for i, slot := range slots[f*samples:][:samples] {
 				l.Elems[i*features+f] = places[slot]
 			}
 		}
 	})
-	measure("SumSegments", n, 2*bytes, func() { often.SumRows(values) })
+	measure("SumSegments", n, 2*bytes, func() { x := next(); x.often.SumRows(x.values) })
 	measure("AdagradRows", n, 4*bytes, func() {
-		tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(table, tensor.Rows{Index: u.Index, Values: values}, state)
+		x := next()
+		tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(table, tensor.Rows{Index: x.u.Index, Values: x.values}, state)
 	})
 }
