@@ -341,21 +341,26 @@ func (c *opCase) input(m *dtensor.Mesh, i int, shape []int, p []layout.Placement
 // other combinations. Where there are many it is a sample of these, unless
 // -dtensor.full is given.
 func (c *opCase) trials(m *dtensor.Mesh, shapes [][]int, rng *rand.Rand) [][][]layout.Placement {
-	opts := make([][]layout.Placement, len(shapes))
+	laid := make([][][]layout.Placement, len(shapes)) // of each input; nil is no layout of it
 	count := make([]int, len(shapes))
 	for i, s := range shapes {
-		opts[i] = optionsOf(s, c.typeOf(i))
+		opts := optionsOf(s, c.typeOf(i))
 		count[i] = 1
 		for range m.Axes() {
-			count[i] *= len(opts[i])
+			count[i] *= len(opts)
+		}
+		laid[i] = make([][]layout.Placement, count[i])
+		for k := range laid[i] {
+			if p := placementsOf(m, opts, k); valid(m, s, p) {
+				laid[i][k] = p
+			}
 		}
 	}
 	var list [][][]layout.Placement
 	add := func(k []int) {
-		var p [][]layout.Placement
-		for i := range shapes {
-			p = append(p, placementsOf(m, opts[i], k[i]))
-			if !valid(m, shapes[i], p[i]) {
+		p := make([][]layout.Placement, len(shapes))
+		for i := range p {
+			if p[i] = laid[i][k[i]]; p[i] == nil {
 				return
 			}
 		}
