@@ -189,6 +189,8 @@ with open(out + "/steps.jsonl", "a") as f:
         record(f, name, make, args, rates)
     for args in (dict(nesterov=True, weight_decay=0.1), dict(momentum=0.7, nesterov=False, ns_steps=3, match=True)):
         record(f, "Muon", Muon, args, RATES, [(5, 7), (5, 3)])
+    for args in (dict(), dict(etas=(0.3, 1.7), step_sizes=(0.05, 0.15))):
+        record(f, "Rprop", torch.optim.Rprop, args, RATES)
 
 with open(out + "/plateaus.jsonl", "w") as f:
     for args in (dict(factor=0.5, patience=2), dict(factor=0.1, patience=0, threshold=0.1, cooldown=2, min_lr=0.003)):
