@@ -41,7 +41,8 @@ func (q *minimization) config() optim.LBFGSConfig {
 }
 
 // start makes the parameters and the function.
-func (q *minimization) start(ctx context.Context, m *dtensor.Mesh, places []layout.Placement, calls *int) ([]*dtensor.Tensor, optim.Closure) {
+func (q *minimization) start(ctx context.Context, m *dtensor.Mesh, places []layout.Placement, calls *int) (
+	[]*dtensor.Tensor, optim.Closure) {
 	vector := make([]layout.Placement, len(places))
 	data := make([]layout.Placement, len(places))
 	for axis, p := range places {

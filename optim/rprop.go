@@ -31,7 +31,8 @@ type RpropConfig struct {
 //	p -= s·sign(g)
 //	h = g
 //
-// The rates of later steps do not matter, but that a step of rate 0 changes nothing. A row-sparse gradient is that of a parameter whose other rows have the gradient 0.
+// The rates of later steps do not matter, but that a step of rate 0 changes nothing. A row-sparse gradient is that of a
+// parameter whose other rows have the gradient 0.
 type Rprop struct {
 	base
 	config      RpropConfig
