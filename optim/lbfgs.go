@@ -128,6 +128,9 @@ func (l *LBFGS) Step(lr float64, f Closure) (loss float64, err error) {
 
 // minimize is Step, which throws.
 func (l *LBFGS) minimize(lr float64, f Closure) float64 {
+	dtensor.CheckSame("optim: LBFGS.Step", l.params, func(i int) string {
+		return fmt.Sprintf("parameter %d, %s %v", i, l.params[i].DType(), l.params[i].Layout())
+	})
 	o, n := l.config, tensor.Data[float64](l.numbers)
 	now := l.evaluate(f)
 	first, evaluations := now.loss, 1
