@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/guardian"
 	"github.com/gorun-spmd/gorun/launcher/options"
@@ -44,6 +45,7 @@ type attempt struct {
 	pumping *stdio.Pumps
 	relay   *stdio.Relay
 	started time.Time
+	kills   int // by the kernel, of processes of our control group, before: see mem.Kills
 	reached int // the last step that a rank had begun in the end
 	next    int // how many ranks the next attempt has
 }
@@ -51,7 +53,7 @@ type attempt struct {
 // run starts the job and returns when it is over and what report needs of its output
 // is there. The segment stays open, for report, until end.
 func (a *attempt) run(signals <-chan os.Signal) (*supervisor.Outcome, error) {
-	a.started = time.Now()
+	a.started, a.kills = time.Now(), mem.Kills("")
 	var err error
 	a.segment, err = control.Create(len(a.plan.ranks), control.Options{Cores: a.plan.cores})
 	if err != nil {
@@ -113,7 +115,7 @@ func (a *attempt) tell(rank int, e *supervisor.End) {
 	a.relay.Leave(rank)
 	cause := ""
 	if e.Bad() {
-		cause = supervisor.Describe(e.Status)
+		cause = a.describe(e)
 		if text, _ := a.segment.Error(rank); text != "" {
 			cause = text
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -157,6 +158,11 @@ func (p *planning) plan(args []string) (*forecast.Report, error) {
 // predict adds the time of a step to a report, and writes its trace if path is not "".
 func (p *planning) predict(r *forecast.Report, path string) (err error) {
 	if p.request.Machine == nil {
+		return nil
+	}
+	if slices.ContainsFunc(r.Ranks, func(k *forecast.Rank) bool { return k.Timeline == nil }) {
+		r.Notes = append(r.Notes, "no time is predicted: the program makes no step; one begins where it asks runtime.Stopping, "+
+			"or where an optimizer changes parameters")
 		return nil
 	}
 	var s *forecast.Simulation

@@ -28,7 +28,7 @@ func startGoroutines(o *options.Options, system string, stdout, stderr io.Writer
 	if flag := needsProcesses(o); flag != "" {
 		return 0, exit.With(2, fmt.Errorf("%s: only where each rank is a process, on Linux; on %s ranks are goroutines of one", flag, system))
 	}
-	if err := o.CheckTrace(); err != nil {
+	if err := o.CheckFiles(); err != nil {
 		return 0, err
 	}
 	o.TraceForReport()

@@ -51,7 +51,7 @@ func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 		}
 	}()
 	signals := make(chan os.Signal, 32)
-	if err := o.CheckTrace(); err != nil {
+	if err := o.CheckFiles(); err != nil {
 		return 0, err
 	}
 	o.TraceForReport()

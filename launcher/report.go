@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
@@ -104,11 +105,11 @@ func (a *attempt) headline(f failure, o *supervisor.Outcome) {
 	}
 	switch {
 	case f.text != "" && e.Ended && !e.Made():
-		a.console.Say("%s failed: %s (%s)", who, phrase.OneLine(f.text), supervisor.Describe(e.Status))
+		a.console.Say("%s failed: %s (%s)", who, phrase.OneLine(f.text), a.describe(e))
 	case f.text != "":
 		a.console.Say("%s failed: %s", who, phrase.OneLine(f.text))
 	default:
-		a.console.Say("%s failed: %s", who, supervisor.Describe(e.Status))
+		a.console.Say("%s failed: %s", who, a.describe(e))
 	}
 	if f.text != "" && f.text != panicText {
 		return // the tail of its output would say the same again
@@ -116,6 +117,25 @@ func (a *attempt) headline(f failure, o *supervisor.Outcome) {
 	if lines := a.stderr[f.rank].LastLines(); len(lines) > 0 {
 		a.console.Write("  its standard error, at the end:\n    " + strings.Join(lines, "\n    ") + "\n")
 	}
+}
+
+// describe says how a rank ended.
+func (a *attempt) describe(e *supervisor.End) string {
+	return supervisor.Describe(e.Status, memoryOf("", a.kills))
+}
+
+// memoryOf says what is known of a process that was killed: whether memory ran out, which the kernel counts in the control
+// group. before is its count before the job. root is that of mem.ReadMachine.
+func memoryOf(root string, before int) string {
+	m, err := mem.ReadMachine(root)
+	switch {
+	case mem.Kills(root) <= before || err != nil:
+		return supervisor.PerhapsMemory
+	case m.Limit < m.Total:
+		return fmt.Sprintf("memory ran out: the control group may use %.1f GiB, of the machine's %.1f; raise its limit, "+
+			"memory.max, or start fewer ranks", float64(m.Limit)/(1<<30), float64(m.Total)/(1<<30))
+	}
+	return fmt.Sprintf("memory ran out: the machine has %.1f GiB; start fewer ranks", float64(m.Total)/(1<<30))
 }
 
 // panicText is what runtime.Main says of a panic: its own output says the rest.

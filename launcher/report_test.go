@@ -3,6 +3,9 @@
 package launcher
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -91,6 +94,34 @@ func TestTheFirstFailureByTime(t *testing.T) {
 	}
 }
 
+// A rank that the kernel killed for memory since the job began is said to be, with the limit.
+func TestKilledForMemory(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proc/self/cgroup", "0::/job\n")
+	write("proc/meminfo", "MemTotal: 8388608 kB\n")
+	write("sys/fs/cgroup/job/memory.events", "oom_kill 2\n")
+	if got, want := memoryOf(root, 2), "if nobody did that"; !strings.HasPrefix(got, want) {
+		t.Errorf("none was killed: %q, want %q", got, want)
+	}
+	if got, want := memoryOf(root, 1), "memory ran out: the machine has 8.0 GiB"; !strings.HasPrefix(got, want) {
+		t.Errorf("no limit: %q, want %q", got, want)
+	}
+	write("sys/fs/cgroup/job/memory.max", "2147483648\n")
+	if got, want := memoryOf(root, 1), "memory ran out: the control group may use 2.0 GiB, of the "; !strings.HasPrefix(got, want) {
+		t.Errorf("a limit: %q, want %q", got, want)
+	}
+}
+
 func TestHowARankEnded(t *testing.T) {
 	for status, want := range map[syscall.WaitStatus]string{
 		0:        "exit code 0",
@@ -99,8 +130,9 @@ func TestHowARankEnded(t *testing.T) {
 		137 << 8: "exit code 137, 128 + SIGKILL",
 		255 << 8: "exit code 255",
 		11:       "killed by signal 11, SIGSEGV (segmentation fault)",
+		9:        "killed by signal 9, SIGKILL (killed); no",
 	} {
-		if got := supervisor.Describe(status); got != want {
+		if got := supervisor.Describe(status, "no"); got != want {
 			t.Errorf("status %#x: %q, want %q", int(status), got, want)
 		}
 	}

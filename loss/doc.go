@@ -14,8 +14,9 @@
 //
 // MSE, L1, Huber, KL, PoissonNLL, GaussianNLL, BinaryCrossEntropy, and the losses of
 // margins, such as TripletMargin and CosineEmbedding, compare elements or rows.
-// MultiMargin is CrossEntropy's counterpart of margins, and InfoNCE finds each query's
-// key among those of all ranks.
+// MultiMargin is CrossEntropy's counterpart of margins, MultiLabelMargin that of several
+// labels, and InfoNCE finds each query's key among those of all ranks. CTC is for sequences
+// whose labels are not aligned with their frames.
 //
 // All take float32, float64 and bfloat16. A loss of bfloat16 operands is computed in
 // float32 and is float32; its gradients are bfloat16. See CrossEntropy.

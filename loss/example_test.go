@@ -31,6 +31,25 @@ func ExampleCrossEntropy() {
 	// Output: 1.3863 float32[2 2]{0.25 -0.75 0 0}
 }
 
+// Two sequences of three frames, one on each rank. All classes are equally probable, and of the 27 paths of classes
+// 5 become "1 2" and 6 become "1".
+func ExampleCTC() {
+	exampleRanks(func(ctx context.Context, mesh *dtensor.Mesh) error {
+		scores := dtensor.Zeros(mesh, tensor.Float32, []int{3, 2, 3}, layout.Shard(1)) // [T, N, C]
+		list := func(values []int64, shape ...int) *dtensor.Tensor {
+			return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), values, shape...), layout.Replicate())
+		}
+		return dtensor.Try(ctx, mesh, func() {
+			losses := loss.CTC(scores.LogSoftmax(-1), list([]int64{1, 2, 1, -1}, 2, 2),
+				loss.CTCOptions{Reduction: loss.None, TargetLengths: list([]int64{2, 1}, 2)})
+			if paths := losses.Neg().Exp().Scale(27).Full(); mesh.Comm().Rank() == 0 {
+				fmt.Printf("%.2f\n", tensor.ToSlice[float32](paths))
+			}
+		})
+	})
+	// Output: [5.00 6.00]
+}
+
 // The logits [2, 4] never exist as a whole.
 func ExampleLinearCrossEntropy() {
 	exampleRanks(func(ctx context.Context, mesh *dtensor.Mesh) error {

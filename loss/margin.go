@@ -51,6 +51,41 @@ func bySign(y, a, b *dtensor.Tensor) *dtensor.Tensor {
 	return y.CompareScalar(kernel.OpGt, 0).Where(a, b)
 }
 
+// MultiLabelMargin returns for each row, as torch's multilabel_margin_loss, with the classes of targets up to the first
+// negative number as the row's labels,
+//
+//	Σ max(0, 1 - x[label] + x[class]) / C   over all labels, and all classes that are none
+//
+//	x [N, C]   targets [N, C], integers   →   [] R for Mean and Sum, [N] for None
+//	x [C]      targets [C]                →   []
+//
+// It makes C·C numbers a row. A target that is no class is an error as in MultiMargin.
+func MultiLabelMargin(x, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
+	const op = "MultiLabelMargin"
+	if x.NDim() == 1 && targets.NDim() == 1 {
+		losses := MultiLabelMargin(x.Unsqueeze(0), targets.Unsqueeze(0), r)
+		if r == None {
+			losses = losses.Squeeze(0)
+		}
+		return losses
+	}
+	x, _ = operands(op, r, x, x)
+	switch {
+	case x.NDim() != 2:
+		refuse(op, fmt.Sprintf("the scores are %v; give [N, C] or [C]", x))
+	case !slices.Equal(targets.Shape(), x.Shape()) || targets.DType().Float():
+		refuse(op, fmt.Sprintf("the targets are %v; give as many numbers as scores %v, labels first and then -1", targets, x))
+	}
+	targets = targets.Cast(tensor.Int64)
+	none := targets.CompareScalar(kernel.OpLt, 0).Cast(tensor.Int64).Cumsum(1).CompareScalar(kernel.OpGt, 0)
+	index := targets.MaskedFill(none, 0)
+	counts := none.LogicalNot().Cast(tensor.Int64)
+	labelled := counts.Scale(0).ScatterAdd(1, index, counts).CompareScalar(kernel.OpGt, 0)
+	pairs := x.Unsqueeze(1).Sub(x.Gather(1, index).Unsqueeze(2)).AddScalar(1).Clamp(0, math.Inf(1)) // [N, label, class]
+	pairs = pairs.MaskedFill(none.Unsqueeze(2), 0).MaskedFill(labelled.Unsqueeze(1), 0)
+	return reduced(pairs.Sum([]int{1, 2}, false).Scale(1/float64(x.Dim(1))), r)
+}
+
 // MultiMarginOptions are the settings of MultiMargin.
 type MultiMarginOptions struct {
 	Reduction Reduction

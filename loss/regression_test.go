@@ -92,6 +92,8 @@ func TestRegressionRefusals(t *testing.T) {
 			{"one factor for each class", func() {
 				loss.MultiMargin(x, put(4).Cast(tensor.Int64), loss.MultiMarginOptions{Weight: put(4)})
 			}},
+			{"MultiLabelMargin: the scores", func() { loss.MultiLabelMargin(put(4, 3, 2), put(4, 3, 2).Cast(tensor.Int64), loss.Sum) }},
+			{"as many numbers as scores", func() { loss.MultiLabelMargin(x, put(4, 2).Cast(tensor.Int64), loss.Sum) }},
 			{"WithPosWeight: the operands", func() { loss.BinaryCrossEntropyWithPosWeight(x, put(4), put(3), loss.Mean) }},
 			{"OfProbabilities: the operands", func() { loss.BinaryCrossEntropyOfProbabilities(x, put(4), loss.Mean) }},
 			{"MarginRanking: the operands ", func() { loss.MarginRanking(x, x, put(4), 1, loss.Mean) }},

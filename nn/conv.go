@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -26,11 +25,11 @@ type ConvConfig struct {
 	OutputPadding int
 }
 
-// A Conv is the cross-correlation of signals or images with kernels, as torch.nn.Conv1d
-// and Conv2d compute it. Batches may be sharded, S(0). It is a matrix product with the
-// patches of x that the kernel covers, which take K or K·K times the memory of x.
+// A Conv is the cross-correlation of signals, images or volumes with kernels, as torch.nn.Conv1d,
+// Conv2d and Conv3d compute it. Batches may be sharded, S(0). It is a matrix product with the
+// patches of x that the kernel covers, which take K, K² or K³ times the memory of x.
 type Conv struct {
-	Weight *dtensor.Tensor // [Out, In/Groups, K] or [Out, In/Groups, K, K]
+	Weight *dtensor.Tensor // [Out, In/Groups, K], [Out, In/Groups, K, K] or [Out, In/Groups, K, K, K]
 	Bias   *dtensor.Tensor // [Out]; nil: none
 	config ConvConfig
 }
@@ -41,6 +40,9 @@ func NewConv1d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv1d
 
 // NewConv2d makes a Conv of images [B, In, H, W]; see NewConv1d.
 func NewConv2d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv2d", c, 2) }
+
+// NewConv3d makes a Conv of volumes [B, In, D, H, W]; see NewConv1d.
+func NewConv3d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv3d", c, 3) }
 
 func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
 	c = c.filled(op)
@@ -73,7 +75,7 @@ func (c ConvConfig) params(init *Init, dims, first, second int) (weight, bias *d
 	return weight, bias
 }
 
-// signal throws unless x is a batch of signals or images, as dims says, of c's channels.
+// signal throws unless x is a batch of as many dimensions of positions as dims says, of c's channels.
 func (c ConvConfig) signal(op string, dims int, x *dtensor.Tensor) {
 	if x.NDim() != dims+2 || x.Dim(1) != c.In {
 		fault.Throw(fmt.Errorf("nn: %s%dd.Forward: %v: it wants [batch, %d channels] and %d dimensions of positions",
@@ -86,16 +88,15 @@ func addBias(y, bias *dtensor.Tensor) *dtensor.Tensor {
 	if bias == nil {
 		return y
 	}
-	shape := slices.Repeat([]int{1}, y.NDim()-1)
-	shape[0] = bias.Numel()
-	return y.Add(like(bias, y).Reshape(shape...))
+	return y.Add(like(bias, y).Reshape(perChannel("addBias", y, bias.Numel())...))
 }
 
 // Forward returns the convolution of x, in x's type, whose sizes become
 // ⌊(size + 2·Padding - Dilation·(K-1) - 1) / Stride⌋ + 1.
 //
-//	x [B, In, T]      →   [B, Out, T']        Conv1d
-//	x [B, In, H, W]   →   [B, Out, H', W']    Conv2d
+//	x [B, In, T]         →   [B, Out, T']            Conv1d
+//	x [B, In, H, W]      →   [B, Out, H', W']        Conv2d
+//	x [B, In, D, H, W]   →   [B, Out, D', H', W']    Conv3d
 func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	c, dims := v.config, v.Weight.NDim()-2
 	c.signal("Conv", dims, x)

@@ -7,12 +7,12 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
-// A ConvTranspose is the transpose of a Conv, which makes signals or images larger, as
-// torch.nn.ConvTranspose1d and ConvTranspose2d compute it: each element of x adds the
-// kernel, times itself, to a window of the result. Batches may be sharded, S(0). The
-// windows take K or K·K times the memory of x with Out channels.
+// A ConvTranspose is the transpose of a Conv, which makes signals, images or volumes larger, as
+// torch.nn.ConvTranspose1d, ConvTranspose2d and ConvTranspose3d compute it: each element of x adds
+// the kernel, times itself, to a window of the result. Batches may be sharded, S(0). The
+// windows take K, K² or K³ times the memory of x with Out channels.
 type ConvTranspose struct {
-	Weight *dtensor.Tensor // [In, Out/Groups, K] or [In, Out/Groups, K, K]
+	Weight *dtensor.Tensor // [In, Out/Groups, K], [In, Out/Groups, K, K] or [In, Out/Groups, K, K, K]
 	Bias   *dtensor.Tensor // [Out]; nil: none
 	config ConvConfig
 }
@@ -28,6 +28,11 @@ func NewConvTranspose2d(init *Init, c ConvConfig) *ConvTranspose {
 	return newConvTranspose(init, "NewConvTranspose2d", c, 2)
 }
 
+// NewConvTranspose3d makes a ConvTranspose of volumes [B, In, D, H, W]; see NewConvTranspose1d.
+func NewConvTranspose3d(init *Init, c ConvConfig) *ConvTranspose {
+	return newConvTranspose(init, "NewConvTranspose3d", c, 3)
+}
+
 func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTranspose {
 	c = c.filled(op)
 	if c.OutputPadding < 0 || c.OutputPadding >= max(c.Stride, c.Dilation) {
@@ -41,8 +46,9 @@ func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTransp
 // Forward returns the transposed convolution of x, in x's type, whose sizes become
 // (size - 1)·Stride - 2·Padding + Dilation·(K-1) + 1 + OutputPadding.
 //
-//	x [B, In, T]      →   [B, Out, T']        ConvTranspose1d
-//	x [B, In, H, W]   →   [B, Out, H', W']    ConvTranspose2d
+//	x [B, In, T]         →   [B, Out, T']            ConvTranspose1d
+//	x [B, In, H, W]      →   [B, Out, H', W']        ConvTranspose2d
+//	x [B, In, D, H, W]   →   [B, Out, D', H', W']    ConvTranspose3d
 func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	c, dims := v.config, v.Weight.NDim()-2
 	c.signal("ConvTranspose", dims, x)

@@ -16,7 +16,7 @@
 //	Linear, RMSNorm, LayerNorm, MLP, Attention, Block    a transformer
 //	Rope, KVCache, Dropout                               parts of attention and blocks
 //	MoE                                                  a mixture of experts, instead of an MLP
-//	NewConv1d, NewConvTranspose1d, BatchNorm, GroupNorm  signals and images
+//	NewConv1d, NewConvTranspose1d, BatchNorm, GroupNorm  signals, images and volumes
 //	NewMaxPool1d, NewMaxPool2d, NewAvgPool1d, …          their pools
 //	Upsample, PReLU                                      for signals and images too
 //	NewLSTM, NewGRU, NewRNN                              recurrent networks

@@ -19,8 +19,8 @@ type Dropout struct {
 	P    float64 // from 0 on, below 1
 	Seed uint64
 
-	// Channels says that whole channels of x [B, C, …] are dropped, as by torch.nn.Dropout1d and
-	// Dropout2d: neighbours in a channel say nearly the same.
+	// Channels says that whole channels of x [B, C, …] are dropped, as by torch.nn.Dropout1d, Dropout2d
+	// and Dropout3d: neighbours in a channel say nearly the same.
 	Channels bool
 }
 
@@ -37,8 +37,7 @@ func (d Dropout) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	if !d.Channels {
 		return x.Dropout(d.P, key)
 	}
-	shape := slices.Repeat([]int{1}, x.NDim())
-	copy(shape, x.Shape()[:2])
+	shape := slices.Concat(x.Shape()[:1], perChannel("Dropout", x, x.Dim(1)))
 	return x.Mul(dtensor.Full(x.Mesh(), x.DType(), 1, shape, x.Mesh().Every(layout.Replicate())...).Dropout(d.P, key))
 }
 

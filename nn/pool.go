@@ -17,9 +17,9 @@ type PoolConfig struct {
 	Dilation int // how far apart a window's elements are; 0: 1; of a maximum only
 }
 
-// A Pool is the largest element, or the mean, of each window of signals or images, as torch.nn.MaxPool1d, MaxPool2d,
-// AvgPool1d and AvgPool2d compute it. Batches and channels may be sharded, S(0) and S(1). It makes the windows first, which
-// take (K/Stride) or (K/Stride)² times the memory of x.
+// A Pool is the largest element, or the mean, of each window of signals, images or volumes, as torch.nn.MaxPool1d,
+// MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d and AvgPool3d compute it. Batches and channels may be sharded, S(0) and S(1).
+// It makes the windows first, which take K/Stride, (K/Stride)² or (K/Stride)³ times the memory of x.
 type Pool struct {
 	config PoolConfig
 	dims   int
@@ -32,11 +32,17 @@ func NewMaxPool1d(c PoolConfig) *Pool { return newPool("NewMaxPool1d", c, 1, fal
 // NewMaxPool2d makes a Pool of the largest elements of images [B, C, H, W].
 func NewMaxPool2d(c PoolConfig) *Pool { return newPool("NewMaxPool2d", c, 2, false) }
 
+// NewMaxPool3d makes a Pool of the largest elements of volumes [B, C, D, H, W].
+func NewMaxPool3d(c PoolConfig) *Pool { return newPool("NewMaxPool3d", c, 3, false) }
+
 // NewAvgPool1d makes a Pool of means of signals [B, C, T].
 func NewAvgPool1d(c PoolConfig) *Pool { return newPool("NewAvgPool1d", c, 1, true) }
 
 // NewAvgPool2d makes a Pool of means of images [B, C, H, W].
 func NewAvgPool2d(c PoolConfig) *Pool { return newPool("NewAvgPool2d", c, 2, true) }
+
+// NewAvgPool3d makes a Pool of means of volumes [B, C, D, H, W].
+func NewAvgPool3d(c PoolConfig) *Pool { return newPool("NewAvgPool3d", c, 3, true) }
 
 func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 	c.Stride = cmp.Or(c.Stride, c.Kernel)
@@ -52,8 +58,9 @@ func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 // Forward returns what x has in each window, in x's type. Sizes become
 // ⌊(size + 2·Padding - Dilation·(K-1) - 1) / Stride⌋ + 1.
 //
-//	x [B, C, T]      →   [B, C, T']        1d
-//	x [B, C, H, W]   →   [B, C, H', W']    2d
+//	x [B, C, T]         →   [B, C, T']            1d
+//	x [B, C, H, W]      →   [B, C, H', W']        2d
+//	x [B, C, D, H, W]   →   [B, C, D', H', W']    3d
 //
 // The gradient of a maximum goes to the first of the elements that equal it, and NaN is larger than all.
 func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {

@@ -140,13 +140,12 @@ func TestConvAgainstPyTorch(t *testing.T) {
 			"conv1d padded": {[]int{2, 2, 6}, nn.ConvConfig{In: 2, Out: 4, Kernel: 3, Stride: 2, Padding: 1, Dilation: 2, Groups: 2}},
 			"conv2d":        {[]int{2, 2, 5, 4}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
 			"conv2d padded": {[]int{2, 4, 5, 6}, nn.ConvConfig{In: 4, Out: 4, Kernel: 3, Stride: 2, Padding: 2, Dilation: 2, Groups: 4}},
+			"conv3d":        {[]int{2, 2, 3, 4, 2}, nn.ConvConfig{In: 2, Out: 3, Kernel: 2}},
+			"conv3d padded": {[]int{3, 2, 3, 2, 4}, nn.ConvConfig{In: 2, Out: 2, Kernel: 2, Stride: 2, Padding: 1, Dilation: 2, Groups: 2}},
 		}) {
 			c.config.Bias = true
-			make := nn.NewConv2d
-			if strings.HasPrefix(name, "conv1d") {
-				make = nn.NewConv1d
-			}
-			conv := make(nn.NewInit(mesh, 1), c.config)
+			kinds := []func(*nn.Init, nn.ConvConfig) *nn.Conv{nn.NewConv1d, nn.NewConv2d, nn.NewConv3d}
+			conv := kinds[len(c.x)-3](nn.NewInit(mesh, 1), c.config)
 			w, b := again(&conv.Weight, 2), again(&conv.Bias, 3)
 			for _, other := range []layout.Placement{layout.Replicate(), layout.Shard(1), layout.Shard(2)} {
 				x := wave(mesh, 1, c.x, layout.Shard(0), other)
@@ -173,13 +172,13 @@ func TestConvTransposeAgainstPyTorch(t *testing.T) {
 			"convtranspose2d":       {[]int{2, 2, 3, 2}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
 			"convtranspose2d padded": {[]int{2, 4, 3, 4},
 				nn.ConvConfig{In: 4, Out: 4, Kernel: 3, Stride: 2, Padding: 2, OutputPadding: 1, Groups: 4, Dilation: 2}},
+			"convtranspose3d": {[]int{2, 2, 2, 3, 2}, nn.ConvConfig{In: 2, Out: 2, Kernel: 2}},
+			"convtranspose3d padded": {[]int{3, 2, 2, 1, 3},
+				nn.ConvConfig{In: 2, Out: 2, Kernel: 3, Stride: 2, Padding: 1, OutputPadding: 1, Groups: 2}},
 		}) {
 			c.config.Bias = true
-			make := nn.NewConvTranspose2d
-			if strings.HasPrefix(name, "convtranspose1d") {
-				make = nn.NewConvTranspose1d
-			}
-			conv := make(nn.NewInit(mesh, 1), c.config)
+			kinds := []func(*nn.Init, nn.ConvConfig) *nn.ConvTranspose{nn.NewConvTranspose1d, nn.NewConvTranspose2d, nn.NewConvTranspose3d}
+			conv := kinds[len(c.x)-3](nn.NewInit(mesh, 1), c.config)
 			w, b := again(&conv.Weight, 2), again(&conv.Bias, 3)
 			for _, other := range []layout.Placement{layout.Replicate(), layout.Shard(1), layout.Shard(2)} {
 				x := wave(mesh, 1, c.x, layout.Shard(0), other)
@@ -203,6 +202,9 @@ func TestPoolAgainstPyTorch(t *testing.T) {
 			"maxpool1d dilated": {[]int{2, 2, 9}, nn.NewMaxPool1d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1, Dilation: 2})},
 			"maxpool2d":         {[]int{4, 2, 6, 5}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2})},
 			"maxpool2d ties":    {[]int{2, 2, 6, 7}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"maxpool3d":         {[]int{2, 2, 4, 5, 3}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 2})},
+			"maxpool3d ties":    {[]int{3, 2, 3, 4, 5}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"avgpool3d":         {[]int{3, 2, 3, 4, 5}, nn.NewAvgPool3d(nn.PoolConfig{Kernel: 2, Stride: 1, Padding: 1})},
 			"avgpool1d":         {[]int{2, 3, 7}, nn.NewAvgPool1d(nn.PoolConfig{Kernel: 3, Stride: 1, Padding: 1})},
 			"avgpool2d":         {[]int{4, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
 		}) {

@@ -12,7 +12,7 @@ import (
 type sliding struct{ kernel, stride, padding, dilation int }
 
 // patches turns the positions of x, all dimensions from 2 on, into windows. The elements beyond x are fill. x [B, C, T] becomes
-// [B, C, K, T'], and x [B, C, H, W] becomes [B, C, K·K, H', W']; ok is false if x is smaller than a window.
+// [B, C, K, T'], x [B, C, H, W] becomes [B, C, K·K, H', W'], and so on; ok is false if x is smaller than a window.
 func (w sliding) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok bool) {
 	covered := w.dilation*(w.kernel-1) + 1
 	elements, dims := 1, x.NDim()-2 // elements of a window
@@ -25,10 +25,18 @@ func (w sliding) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok
 		sizes, elements = append(sizes, beyond/w.stride+1), elements*w.kernel
 		x = w.cut(x, 2+2*d, sizes[d], fill)
 	}
-	if dims == 2 { // [B, C, K, H', K, W'] → [B, C, K, K, H', W']
-		x = x.Transpose(3, 4)
-	}
+	x = x.Permute(elementsFirst(dims)...)
 	return x.Reshape(append([]int{x.Dim(0), x.Dim(1), elements}, sizes...)...), true
+}
+
+// elementsFirst is the order of dimensions that turns [B, C, K, H', K, W'] to [B, C, K, K, H', W'], of any number of positions.
+func elementsFirst(dims int) []int {
+	order := make([]int, 2+2*dims)
+	order[1] = 1
+	for d := range dims {
+		order[2+d], order[2+dims+d] = 2+2*d, 3+2*d
+	}
+	return order
 }
 
 // cut turns dimension dim of x into two: the element of the window, and which of size windows it is.
@@ -41,12 +49,14 @@ func (w sliding) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Te
 }
 
 // unpatch is the transpose of patches: it adds up the elements of windows where they were, in dimensions that become as sizes say.
-// x [B, C, K, T'] becomes [B, C, T], and x [B, C, K·K, H', W'] becomes [B, C, H, W].
+// x [B, C, K, T'] becomes [B, C, T], x [B, C, K·K, H', W'] becomes [B, C, H, W], and so on.
 func (w sliding) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
-	windows := x.Shape()[3:]
-	if len(sizes) == 2 { // [B, C, K·K, H', W'] → [B, C, K, H', K, W']
-		x = x.Reshape(x.Dim(0), x.Dim(1), w.kernel, w.kernel, windows[0], windows[1]).Transpose(3, 4)
+	windows, dims := x.Shape()[3:], len(sizes)
+	shape, order := slices.Concat(x.Shape()[:2], slices.Repeat([]int{w.kernel}, dims), windows), make([]int, 2+2*dims)
+	for to, from := range elementsFirst(dims) { // [B, C, K, K, H', W'] → [B, C, K, H', K, W']
+		order[from] = to
 	}
+	x = x.Reshape(shape...).Permute(order...)
 	for d, size := range sizes {
 		x = w.join(x, 2+d, windows[d], size)
 	}

@@ -20,6 +20,8 @@
 // whole matrices. Ranks that
 // hold replicas of a parameter make the same step on the same bits.
 //
+// LBFGS is no Optimizer: it evaluates the function itself, several times a step.
+//
 // A rate is a number, so any function of the step is a schedule; the package has
 // WarmupCosine and others. Parameters with different settings, such as those without
 // weight decay, form a Group each, and Groups is the optimizer of all. An EMA averages

@@ -40,6 +40,28 @@ func Example() {
 	// Output: [3.00 3.00]
 }
 
+// A line is fitted to points that lie on one, y = 2x + 1; half of the points are on each rank.
+func ExampleLBFGS() {
+	meshtest.Example(2, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		x := dtensor.Arange(mesh, tensor.Float32, 0, 6, layout.Replicate()).Reshape(6, 1).Redistribute(layout.Shard(0))
+		y := x.Scale(2).AddScalar(1)
+		w := dtensor.Zeros(mesh, tensor.Float32, []int{1, 1}, layout.Replicate())
+		b := dtensor.Zeros(mesh, tensor.Float32, []int{1}, layout.Replicate())
+		params := []*dtensor.Tensor{w, b}
+		opt := optim.NewLBFGS(params, optim.LBFGSConfig{StrongWolfe: true})
+		before, err := opt.Step(1, func() (*dtensor.Tensor, []dtensor.Grad, error) {
+			return dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				return x.Linear(w, b).Sub(y).Square().Mean(nil, false)
+			}, params...)
+		})
+		if err == nil && mesh.Comm().Rank() == 0 {
+			fmt.Printf("from a loss of %.2f to y = %.2fx + %.2f\n", before, w.Local().Item(), b.Local().Item())
+		}
+		return err
+	})
+	// Output: from a loss of 47.67 to y = 2.00x + 1.00
+}
+
 // The matrix has weight decay and the bias has not, at ten times the rate.
 func ExampleNewGroups() {
 	meshtest.Example(2, func(ctx context.Context, mesh *dtensor.Mesh) error {

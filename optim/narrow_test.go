@@ -29,6 +29,7 @@ var bare = map[string]func(p []*dtensor.Tensor) optim.Optimizer{
 	"NAdam":        optim.With(optim.NewNAdam, optim.NAdamConfig{NoMaster: true}),
 	"RAdam":        optim.With(optim.NewRAdam, optim.RAdamConfig{NoMaster: true}),
 	"ASGD":         optim.With(optim.NewASGD, optim.ASGDConfig{NoMaster: true}),
+	"Rprop":        optim.With(optim.NewRprop, optim.RpropConfig{NoMaster: true}),
 	"Lion":         optim.With(optim.NewLion, optim.LionConfig{NoMaster: true}),
 	"Muon":         optim.With(optim.NewMuon, optim.MuonConfig{NoMaster: true}),
 	"LAMB":         optim.With(optim.NewLAMB, optim.LAMBConfig{NoMaster: true}),

@@ -87,6 +87,8 @@ var kinds = []kind{
 		func() oracle { return radamOracle(0.9, 0.999, 1e-3, 0, 0.1) }, silent},
 	{"ASGD", optim.With(optim.NewASGD, optim.ASGDConfig{Lambda: 0.1, Alpha: 0.5, Start: 1, WeightDecay: 0.2}),
 		func() oracle { return asgdOracle(0.1, 0.5, 0.2) }, silent},
+	{"Rprop", optim.With(optim.NewRprop, optim.RpropConfig{Shrink: 0.4, Grow: 1.5, Most: 0.2}),
+		func() oracle { return rpropOracle(0.4, 1.5, 1e-6, 0.2) }, silent},
 	{"Lion", optim.With(optim.NewLion, optim.LionConfig{WeightDecay: 0.3}),
 		func() oracle { return lionOracle(0.9, 0.99, 0.3) }, silent},
 	{"LAMB", optim.With(optim.NewLAMB, optim.LAMBConfig{WeightDecay: 0.3}),

@@ -257,6 +257,25 @@ func asgdOracle(lambda, alpha, l2 float64) oracle {
 	})
 }
 
+func rpropOracle(shrink, grow, least, most float64) oracle {
+	return elementwise(2, func(p *float64, d float64, s []float64, t int, lr float64) {
+		if t == 1 {
+			s[0] = lr
+		}
+		switch {
+		case d*s[1] > 0:
+			s[0] *= grow
+		case d*s[1] < 0:
+			s[0] *= shrink
+			d = 0
+		}
+		s[0], s[1] = min(max(s[0], least), most), d
+		if d != 0 {
+			*p -= math.Copysign(s[0], d)
+		}
+	})
+}
+
 func lionOracle(b1, b2, decay float64) oracle {
 	return elementwise(1, func(p *float64, d float64, s []float64, t int, lr float64) {
 		toward := b1*s[0] + (1-b1)*d

@@ -61,7 +61,9 @@ type steps struct {
 		Momentums   float64 `json:"momentum_decay"`
 		Decoupled   bool    `json:"decoupled_weight_decay"`
 		Lambda      float64 `json:"lambd"`
-		Iterations  int     `json:"ns_steps"`
+		Etas        [2]float64
+		Sizes       [2]float64 `json:"step_sizes"`
+		Iterations  int        `json:"ns_steps"`
 		Match       bool
 		T0          int
 	}
@@ -105,6 +107,8 @@ func (s *steps) make(params []*dtensor.Tensor) optim.Optimizer {
 			Decoupled: a.Decoupled})
 	case "ASGD":
 		return optim.NewASGD(params, optim.ASGDConfig{Lambda: a.Lambda, Alpha: a.Alpha, Start: a.T0, WeightDecay: a.WeightDecay})
+	case "Rprop":
+		return optim.NewRprop(params, optim.RpropConfig{Shrink: a.Etas[0], Grow: a.Etas[1], Least: a.Sizes[0], Most: a.Sizes[1]})
 	case "LAMB":
 		return optim.NewLAMB(params, optim.LAMBConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, WeightDecay: a.WeightDecay})
 	}
@@ -152,7 +156,7 @@ func TestStepsEqualPyTorch(t *testing.T) {
 			})
 		}
 	})
-	if count < 29 {
+	if count < 31 {
 		t.Errorf("only %d optimizers", count)
 	}
 }

@@ -89,7 +89,7 @@ const policy = `
 
 	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +
 	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/depot internal/observe launcher/watchdog
-	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
+	launcher   < internal/mem launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
 	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog internal/depot
 	launcher/build      < launcher/options launcher/stdio
 	launcher/doctor     < launcher/options launcher/machine launcher/phrase internal/control

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -55,28 +56,62 @@ func ReadMachine(root string) (Machine, error) {
 // groups above them, in either version of control groups.
 func groupLimit(root string) int {
 	least := math.MaxInt
-	groups, _ := os.ReadFile(root + "/proc/self/cgroup")
-	for line := range strings.Lines(string(groups)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		base, name := "/sys/fs/cgroup", "memory.max"
-		switch {
-		case fields[1] == "memory":
-			base, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		case fields[1] != "":
-			continue
-		}
-		for dir := filepath.Clean("/" + fields[2]); ; dir = filepath.Dir(dir) {
-			text, _ := os.ReadFile(root + base + dir + "/" + name)
-			if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+	for group := range groups(root, "memory.limit_in_bytes", "memory.max") {
+		for _, text := range group {
+			if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
 				least = min(least, n)
-			}
-			if dir == "/" {
-				break
 			}
 		}
 	}
 	return least
+}
+
+// Kills returns how many processes of this process's control group the kernel has killed because memory ran out, 0 if it
+// does not say.
+func Kills(root string) (n int) {
+	for group := range groups(root, "memory.oom_control", "memory.events") {
+		if len(group) == 0 {
+			continue
+		}
+		for line := range strings.Lines(group[0]) { // the others are those of the groups above
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+				kills, _ := strconv.Atoi(text)
+				n += kills
+			}
+		}
+	}
+	return n
+}
+
+// groups yields, for each hierarchy of control groups that limits memory, the texts of a file of this process's group and of
+// the groups above it, as far as /sys shows them. old is the file's name in version 1 and current in version 2.
+func groups(root, old, current string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		list, _ := os.ReadFile(root + "/proc/self/cgroup")
+		for line := range strings.Lines(string(list)) {
+			fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+			if len(fields) != 3 {
+				continue
+			}
+			base, name := "/sys/fs/cgroup", current
+			switch {
+			case fields[1] == "memory":
+				base, name = "/sys/fs/cgroup/memory", old
+			case fields[1] != "":
+				continue
+			}
+			var texts []string
+			for dir := filepath.Clean("/" + fields[2]); ; dir = filepath.Dir(dir) {
+				if text, err := os.ReadFile(root + base + dir + "/" + name); err == nil {
+					texts = append(texts, string(text))
+				}
+				if dir == "/" {
+					break
+				}
+			}
+			if !yield(texts) {
+				return
+			}
+		}
+	}
 }

@@ -45,6 +45,35 @@ func TestReadMachine(t *testing.T) {
 	}
 }
 
+// TestKills: those of the process's own group count, not those of the groups above it.
+func TestKills(t *testing.T) {
+	for name, c := range map[string]struct {
+		want  int
+		files map[string]string
+	}{
+		"old groups": {2, map[string]string{
+			"proc/self/cgroup": "5:devices:/\n4:memory:/x/y\n0::/\n",
+			"sys/fs/cgroup/memory/x/y/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+			"sys/fs/cgroup/memory/x/memory.oom_control":   "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n",
+		}},
+		"new groups": {3, map[string]string{
+			"proc/self/cgroup": "0::/system.slice/job\n",
+			"sys/fs/cgroup/system.slice/job/memory.events": "max 9\noom 4\noom_kill 3\noom_group_kill 0\n",
+			"sys/fs/cgroup/system.slice/memory.events":     "oom_kill 7\n",
+		}},
+		"a container with another view of /sys": {1, map[string]string{
+			"proc/self/cgroup":                        "4:memory:/docker/x\n",
+			"sys/fs/cgroup/memory/memory.oom_control": "oom_kill 1\n",
+		}},
+		"a kernel that does not say": {0, map[string]string{"proc/self/cgroup": "4:memory:/\n"}},
+		"no groups":                  {0, nil},
+	} {
+		if got := Kills(rootOf(t, c.files)); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 // TestMemoryLimit: the smallest limit counts, of the group in which a batch system or service
 // manager has put the job and of those above it, wherever /sys shows them.
 func TestMemoryLimit(t *testing.T) {

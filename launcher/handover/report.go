@@ -52,7 +52,7 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 		}
 		return exit.NotExecutable
 	}
-	said := supervisor.Describe(o.Ends[0].Status)
+	said := supervisor.Describe(o.Ends[0].Status, supervisor.PerhapsMemory)
 	if text, status, ok := h.failure(); ok {
 		h.console.Say("%s; %s: %s", text, name, said)
 		return cmp.Or(status, o.Ends[0].ExitStatus())

@@ -361,10 +361,10 @@ func (o *Options) CheckRanks() error {
 	return nil
 }
 
-// CheckTrace checks, before the ranks start, that the files of --trace and --report can be
+// CheckFiles checks, before the ranks start, that the files of --trace, --report and --digest can be
 // written, and makes their names absolute. It leaves no file where there was none.
-func (o *Options) CheckTrace() error {
-	return errors.Join(o.checkFile("trace", &o.Trace), o.checkFile("report", &o.Report))
+func (o *Options) CheckFiles() error {
+	return errors.Join(o.checkFile("trace", &o.Trace), o.checkFile("report", &o.Report), o.checkFile("digest", &o.digest))
 }
 
 // TraceForReport makes the ranks write a trace if --report needs one and --trace is not given.

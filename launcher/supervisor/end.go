@@ -28,9 +28,12 @@ func (e *End) ExitStatus() int {
 	}
 }
 
+// PerhapsMemory is what is said of a SIGKILL of which nothing is known.
+const PerhapsMemory = "if nobody did that, memory ran out: see dmesg"
+
 // Describe is "exit code 3" or "killed by SIGSEGV (segmentation fault)". An exit code by
-// which a shell tells of a signal, as package runtime does, is given with its name.
-func Describe(s syscall.WaitStatus) string {
+// which a shell tells of a signal, as package runtime does, is given with its name. memory is what is known of a SIGKILL.
+func Describe(s syscall.WaitStatus, memory string) string {
 	if !s.Signaled() {
 		text := fmt.Sprintf("exit code %d", s.ExitStatus())
 		if name := unix.SignalName(syscall.Signal(s.ExitStatus() - 128)); name != "" {
@@ -40,7 +43,7 @@ func Describe(s syscall.WaitStatus) string {
 	}
 	text := fmt.Sprintf("killed by signal %d, %s (%v)", int(s.Signal()), SignalName(s.Signal()), s.Signal())
 	if s.Signal() == unix.SIGKILL {
-		text += "; if nobody did that, memory ran out: see dmesg"
+		text += "; " + memory
 	}
 	return text
 }

@@ -189,6 +189,8 @@ with open(out + "/steps.jsonl", "a") as f:
         record(f, name, make, args, rates)
     for args in (dict(nesterov=True, weight_decay=0.1), dict(momentum=0.7, nesterov=False, ns_steps=3, match=True)):
         record(f, "Muon", Muon, args, RATES, [(5, 7), (5, 3)])
+    for args in (dict(), dict(etas=(0.3, 1.7), step_sizes=(0.05, 0.15))):
+        record(f, "Rprop", torch.optim.Rprop, args, RATES)
 
 with open(out + "/plateaus.jsonl", "w") as f:
     for args in (dict(factor=0.5, patience=2), dict(factor=0.1, patience=0, threshold=0.1, cooldown=2, min_lr=0.003)):
@@ -199,3 +201,34 @@ with open(out + "/plateaus.jsonl", "w") as f:
             plateau.step(loss)
             rates.append(opt.param_groups[0]["lr"])
         f.write(json.dumps({"args": args, "losses": losses, "rates": rates}, separators=(",", ":")) + "\n")
+
+# A line of lbfgs.jsonl: arguments, and for each step the loss before it, how often the function was evaluated so far, and
+# the parameters after it. The function is the mean of (sigmoid(x·wᵀ + b) - y)² plus the mean of (w² - 1)²/20.
+torch.manual_seed(20261128)
+with open(out + "/lbfgs.jsonl", "w") as f:
+    for lr, args in [
+        (1, dict()),
+        (0.1, dict(max_iter=4, history_size=2)),
+        (1, dict(max_iter=6, line_search_fn="strong_wolfe")),
+        (20, dict(max_iter=9, history_size=3, line_search_fn="strong_wolfe")),
+        (1e-3, dict(max_iter=30, max_eval=7, line_search_fn="strong_wolfe")),
+        (1, dict(max_iter=50, tolerance_grad=1e-3, line_search_fn="strong_wolfe")),
+        (1, dict(max_iter=50, tolerance_change=1e-3)),
+    ]:
+        x, y = torch.randn(6, 7, dtype=torch.float64), torch.rand(6, 5, dtype=torch.float64)
+        w, b = torch.randn(5, 7, dtype=torch.float64).requires_grad_(), torch.randn(5, dtype=torch.float64).requires_grad_()
+        exact = lambda t: t.detach().flatten().tolist()
+        case = {"rate": lr, "args": args, "x": exact(x), "y": exact(y), "params": [exact(w), exact(b)], "losses": [], "evaluations": [], "after": []}
+        opt = torch.optim.LBFGS([w, b], lr=lr, **args)
+
+        def closure():
+            opt.zero_grad()
+            loss = ((x @ w.T + b).sigmoid() - y).square().mean() + (w.square() - 1).square().mean() / 20
+            loss.backward()
+            return loss
+
+        for step in range(4):
+            case["losses"].append(opt.step(closure).item())
+            case["evaluations"].append(opt.state[w]["func_evals"])
+            case["after"].append([exact(w), exact(b)])
+        f.write(json.dumps(case, separators=(",", ":")) + "\n")

@@ -131,6 +131,8 @@ type Args struct {
 	LogInput       bool    `json:"log_input"`
 	Full           bool    `json:"full"`
 	P              int     `json:"p"`
+	Blank          int     `json:"blank"`
+	ZeroInfinity   bool    `json:"zero_infinity"`
 	Temperature    float64 `json:"temperature"`
 	Symmetric      bool    `json:"symmetric"`
 	DotProduct     bool    `json:"dot_product"`

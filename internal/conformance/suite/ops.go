@@ -130,6 +130,13 @@ var operators = map[string]operator{
 		return loss.MultiMargin(in["input"], in["target"],
 			loss.MultiMarginOptions{Reduction: a.reduction, Margin: a.Margin, Squared: a.P == 2, Weight: in["weight"]})
 	}),
+	"multilabel_margin_loss": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor {
+		return loss.MultiLabelMargin(x, y, a.reduction)
+	}),
+	"ctc_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.CTC(in["log_probs"], in["targets"], loss.CTCOptions{Reduction: a.reduction, Blank: a.Blank,
+			InputLengths: in["input_lengths"], TargetLengths: in["target_lengths"], ZeroInfinity: a.ZeroInfinity})
+	}),
 	"triplet_margin_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
 		return loss.TripletMargin(in["a"], in["b"], in["c"], a.Margin, a.reduction)
 	}),

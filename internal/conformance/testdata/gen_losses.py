@@ -51,4 +51,38 @@ for red in ("mean", "sum", "none"):
          {"input": x, "target": classes, "weight": torch.rand(6)}, [(m, {**p, "weight": [R] * len(m["shape"])}) for m, p in layouts(["input"], ["target"])],
          {**args, "p": 1, "margin": 1}, ["input"])
 
+labels = torch.tensor([[3, 0, -1, 1, 1, 1], [5, 5, 2, -1, 0, 0], [-1, 0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [4, -1, -1, -1, -1, -1]])
+for red in ("mean", "sum", "none"):
+    args = {"reduction": red}
+    each("multilabel_margin_loss", lambda input, target: F.multilabel_margin_loss(input, target, reduction=red), {"input": x, "target": labels}, layouts(both),
+         args, ["input"])
+each("multilabel_margin_loss", lambda input, target: F.multilabel_margin_loss(input, target, reduction="none"), {"input": x[0], "target": labels[0]},
+     [(mesh1(2), {"input": [S(0)], "target": [R]})], {"reduction": "none"}, ["input"])
+
+
+# Layouts of log_probs [7, 5, 6], targets [5, 3] and lengths [5].
+def ctc_layouts():
+    for mesh, logs, targets in [(mesh1(1), [R], [R]), (mesh1(2), [S(1)], [S(0)]), (mesh1(3), [S(1)], [R]), (mesh1(4), [S(1)], [S(0)]), (mesh1(3), [S(2)], [S(1)]),
+                                (mesh1(2), [S(0)], [R]), (mesh2(2, 2), [S(1), S(1)], [R, S(0)]), (mesh2(2, 2), [S(2), S(1)], [S(0), R])]:
+        yield mesh, {"log_probs": logs, "targets": targets, "input_lengths": [R] * len(logs), "target_lengths": ["R" if p != S(0) else p for p in targets]}
+
+
+def ctc(red, blank, zero, logs, targets, frames, lengths, some):
+    each("ctc_loss",
+         lambda log_probs, targets, input_lengths, target_lengths: F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, red, zero),
+         {"log_probs": logs, "targets": targets, "input_lengths": torch.tensor(frames), "target_lengths": torch.tensor(lengths)}, some,
+         {"reduction": red, "blank": blank, "zero_infinity": zero}, ["log_probs"])
+
+
+logs = torch.randn(7, 5, 6).mul(2).log_softmax(-1)
+words = torch.tensor([[1, 2, 2], [3, 3, 3], [5, 4, 1], [2, 1, 2], [4, 4, 1]])
+for red in ("mean", "sum", "none"):
+    ctc(red, 0, False, logs, words, [7, 5, 3, 6, 1], [3, 3, 2, 0, 1], list(ctc_layouts()))
+    ctc(red, 0, True, logs, words, [7, 4, 0, 6, 0], [3, 3, 2, 0, 0], list(ctc_layouts()))  # of sequences 1 and 2 the loss is infinite
+ctc("none", 5, False, logs, torch.tensor([0, 1, 1, 4, 3, 2]), [7, 7, 6, 6, 4], [3, 0, 1, 0, 2],
+    [(m, {**p, "targets": [R if len(p["targets"]) > 1 else S(0)] * len(p["targets"])}) for m, p in ctc_layouts()])
+each("ctc_loss", lambda log_probs, targets, input_lengths, target_lengths: F.ctc_loss(log_probs, targets, input_lengths, target_lengths),
+     {"log_probs": logs[:, 0], "targets": words[0], "input_lengths": torch.tensor(6), "target_lengths": torch.tensor(3)},
+     [(mesh1(2), {"log_probs": [S(1)], "targets": [R], "input_lengths": [R], "target_lengths": [R]})], {"reduction": "mean", "blank": 0}, ["log_probs"])
+
 print(sum(count.values()), count)
