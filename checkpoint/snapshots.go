@@ -285,10 +285,10 @@ func (s *Snapshots) copy(w io.Writer) (chunks []partChunk, err error) {
 		var sums []byte
 		for at := 0; at < len(b); at += snapshotBlock {
 			block := b[at:min(at+snapshotBlock, len(b))]
-			sums = fmt.Appendf(sums, "%08x", crc32.Checksum(block, castagnoli()))
-			if _, err := w.Write(block); err != nil {
+			if _, err := w.Write(block); err != nil { // first: its copy prefetches
 				return nil, err
 			}
+			sums = fmt.Appendf(sums, "%08x", crc32.Checksum(block, castagnoli()))
 		}
 		piece := s.plan.pieces[entry.Name]
 		chunks = append(chunks, partChunk{s.plan.tensors[piece.tensor].name, chunkEntry{At: entry.Offset,

@@ -39,7 +39,7 @@ const policy = `
 	internal/control   < internal/invariant internal/release internal/mem
 	internal/job       <
 	internal/keepalive <
-	internal/snapshot  <
+	internal/snapshot  < internal/simd
 	internal/depot     < internal/keepalive internal/snapshot
 	internal/observe   <
 	internal/forecast  < internal/gemm

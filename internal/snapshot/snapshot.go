@@ -26,6 +26,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // MaxRanks is how many ranks may have slots.
@@ -224,7 +226,10 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 		return 0, fmt.Errorf("snapshot: a rank's part is more than %d bytes; use more ranks", int64(SlotBytes-page))
 	}
 	if at := w.at - w.slot - page; at+int64(len(b)) <= int64(len(w.pages)) {
-		n = copy(w.pages[at:], b)
+		n = len(b)
+		mode := simd.Moving(2 * len(w.pages))
+		mode.CopyAhead(w.pages[at:at+int64(n)], b)
+		mode.Done()
 	} else {
 		n, err = w.m.WriteAt(b, w.at)
 	}
