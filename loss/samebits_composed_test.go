@@ -59,7 +59,7 @@ func TestComposedLossesHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// composedBits returns the bits of a loss of two tensors [12, 7] and of its gradients.
+// composedBits returns the bits of a loss of two tensors [61, 7] and of its gradients.
 func composedBits(ctx context.Context, m *dtensor.Mesh, place []layout.Placement, f func(x, y *dtensor.Tensor) *dtensor.Tensor) (
 	all []uint64, err error) {
 	add := func(t *dtensor.Tensor) {
@@ -70,7 +70,7 @@ func composedBits(ctx context.Context, m *dtensor.Mesh, place []layout.Placement
 	err = dtensor.Try(ctx, m, func() {
 		var params []*dtensor.Tensor
 		for seed := range 2 {
-			numbers := tensor.FromSlice(m.Device(), meshtest.Numbers(12*7, float64(seed+1), 3), 12, 7)
+			numbers := tensor.FromSlice(m.Device(), meshtest.Numbers(61*7, float64(seed+1), 3), 61, 7)
 			whole := dtensor.Distribute(m, numbers, m.Every(layout.Replicate())...)
 			params = append(params, whole.Cast(tensor.Float32).Redistribute(place...))
 		}
