@@ -34,9 +34,9 @@ recsys: build ## train the click model of examples/recsys on 4 ranks (half a min
 ALONE := comm/mpi comm/shm internal/conformance
 # The tests of these packages take longest, and wait more than they compute: they are started first, and others run
 # beside them. Programs are linked without symbols for debuggers, which take half of the time and which no test reads.
-# What verify has vetted is not vetted again. Tests allocate much and keep little, as the checkers do, see verify.
+# What verify has vetted is not vetted again.
 LONGEST := internal/cluster examples docs examples/train examples/recsys dtensor runtime
-TEST := GOGC=400 $(GO) test -vet=off
+TEST := $(GO) test -vet=off
 test: export GOFLAGS := $(shell $(GO) env GOFLAGS) -ldflags=-w
 test: verify build ## everything: verify, tests, tests under the race detector
 	$(TEST) -p 4 -parallel 3 -timeout 20m $(LONGEST:%=./%) $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
