@@ -283,11 +283,15 @@ func (p *pause) wait(call *comm.Call) {
 	p.waited = time.Since(p.began)
 	waited := p.waited
 	rest := min(max(waited/8, shortestNap), longestNap)
+	if !call.Attended() { // the rank's own goroutines have the core
+		if waited >= p.patience {
+			call.Rest(rest)
+		} else {
+			goruntime.Gosched()
+		}
+		return
+	}
 	switch {
-	case !call.Attended() && waited >= p.patience:
-		call.Rest(rest)
-	case !call.Attended():
-		goruntime.Gosched()
 	case waited >= p.patience:
 		nap(rest)
 	case !p.yielded:
