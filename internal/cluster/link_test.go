@@ -40,11 +40,14 @@ func TestLink(t *testing.T) {
 				}
 			}
 		}
-		for _, overlap := range []string{"0", "1"} {
-			example := train(dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
-				"-batch", "2", "-json")
-			out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap), example...)...)
-			t.Logf("GORUN_OVERLAP=%s %s", overlap, regexp.MustCompile(`"(tokens_per_second|state_sha256)":"?\w+`).FindAllString(out, -1))
+		for _, batch := range []string{"2", "4", "8"} {
+			for _, overlap := range []string{"0", "1"} {
+				example := train(dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
+					"-batch", batch, "-json")
+				out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap), example...)...)
+				t.Logf("batch %s, GORUN_OVERLAP=%s %s", batch, overlap,
+					regexp.MustCompile(`"(tokens_per_second|state_sha256)":"?\w+`).FindAllString(out, -1))
+			}
 		}
 	}
 }
