@@ -124,6 +124,15 @@ func (x *Tensor) Log2() *Tensor { return unary(kernel.OpLog2, x) }
 // Log10 returns the logarithm to base 10, NaN of a negative number.
 func (x *Tensor) Log10() *Tensor { return unary(kernel.OpLog10, x) }
 
+// Lgamma returns ln|Γ(x)|, the logarithm of the gamma function's absolute value.
+func (x *Tensor) Lgamma() *Tensor { return unary(kernel.OpLgamma, x) }
+
+// Digamma returns ψ(x), the derivative of Lgamma; NaN at negative integers.
+func (x *Tensor) Digamma() *Tensor { return unary(kernel.OpDigamma, x) }
+
+// I0 returns the modified Bessel function of the first kind, of order 0.
+func (x *Tensor) I0() *Tensor { return unary(kernel.OpI0, x) }
+
 // laws are the laws of package kernel as package layout knows them.
 var laws = [...]layout.Law{
 	kernel.Opaque:  layout.Opaque,

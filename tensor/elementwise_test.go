@@ -76,6 +76,32 @@ var unaryWant = map[kernel.UnaryOp]func(x float64) float64{
 	kernel.OpExp2:  func(x float64) float64 { return math.Pow(2, x) },
 	kernel.OpLog2:  func(x float64) float64 { return math.Log(x) / math.Ln2 },
 	kernel.OpLog10: func(x float64) float64 { return math.Log(x) / math.Ln10 },
+	kernel.OpLgamma: func(x float64) float64 {
+		if math.IsInf(x, 0) || x < 0 && x == math.Floor(x) {
+			return math.Inf(1)
+		}
+		return math.Log(math.Abs(math.Gamma(x)))
+	},
+	kernel.OpDigamma: func(x float64) float64 {
+		if x < 0 && x == math.Floor(x) {
+			return math.NaN()
+		}
+		const steps = 4000
+		sum := 0.0
+		for k := range steps {
+			sum += 1 / (x + float64(k))
+		}
+		x += steps
+		return math.Log(x) - 1/(2*x) - 1/(12*x*x) - sum
+	},
+	kernel.OpI0: func(x float64) float64 { // the mean of exp(x·cos θ) over a half turn
+		const steps = 64
+		sum := math.Cosh(x)
+		for k := 1; k < steps; k++ {
+			sum += math.Exp(x * math.Cos(math.Pi*float64(k)/steps))
+		}
+		return sum / steps
+	},
 }
 
 // unaryOracle returns the definition of op from unaryWant.
@@ -95,6 +121,8 @@ func argumentOf(op kernel.UnaryOp, x float64) float64 {
 		return math.Abs(x) + 0.125
 	case kernel.OpAcosh:
 		return math.Abs(x) + 1.125
+	case kernel.OpLgamma, kernel.OpDigamma:
+		return math.Abs(x) + 0.25
 	case kernel.OpTan, kernel.OpAsin, kernel.OpAcos, kernel.OpAtanh, kernel.OpErfinv:
 		return 0.9 * math.Tanh(x)
 	}

@@ -45,6 +45,9 @@ const (
 	OpExp2                    // 2ˣ
 	OpLog2                    // the logarithm to base 2, exact of powers of 2
 	OpLog10                   // the logarithm to base 10
+	OpLgamma                  // ln|Γ(x)|
+	OpDigamma                 // ψ(x), the derivative of ln Γ(x); NaN at negative integers
+	OpI0                      // the modified Bessel function of the first kind, order 0
 )
 
 // A Unary describes a unary operator.
@@ -281,6 +284,21 @@ var unaryTable = [...]Unary{
 		Name: "Log10", Reads: ReadsInput, Pole: true,
 		Value: math.Log10,
 		Grad:  func(dy, x, y float64) float64 { return dy / (x * math.Ln10) },
+	},
+	OpLgamma: {
+		Name: "Lgamma", Reads: ReadsInput, Pole: true,
+		Value: lgamma,
+		Grad:  func(dy, x, y float64) float64 { return dy * digamma(x) },
+	},
+	OpDigamma: {
+		Name: "Digamma", Reads: ReadsInput, Pole: true,
+		Value: digamma,
+		Grad:  func(dy, x, y float64) float64 { return dy * trigamma(x) },
+	},
+	OpI0: {
+		Name: "I0", Reads: ReadsInput,
+		Value: bessel0,
+		Grad:  func(dy, x, y float64) float64 { return dy * bessel1(x) },
 	},
 }
 

@@ -171,6 +171,41 @@ static __device__ float log2_of(float x) { return log2f(x); }
 static __device__ double log2_of(double x) { return log2(x); }
 static __device__ float log10_of(float x) { return log10f(x); }
 static __device__ double log10_of(double x) { return log10(x); }
+static __device__ float lgamma_of(float x) { return lgammaf(x); }
+static __device__ double lgamma_of(double x) { return lgamma(x); }
+static __device__ float bessel_i0(float x) { return cyl_bessel_i0f(x); }
+static __device__ double bessel_i0(double x) { return cyl_bessel_i0(x); }
+static __device__ float bessel_i1(float x) { return cyl_bessel_i1f(x); }
+static __device__ double bessel_i1(double x) { return cyl_bessel_i1(x); }
+
+// digamma and trigamma are those of package kernel's special.go, in double for float too.
+static __device__ double digamma(double x) {
+	if (x == 0) return copysign(INFINITY, -x);
+	if (x < 0 && x == floor(x)) return NAN;
+	double sum = 0;
+	if (x < 0) {
+		sum = -3.14159265358979323846 * cospi(x) / sinpi(x);
+		x = 1 - x;
+	}
+	for (; x < 10; x++) sum -= 1 / x;
+	double z = 1 / (x * x);
+	return sum + log(x) - 0.5 / x - z * (1. / 12 - z * (1. / 120 - z * (1. / 252 - z * (1. / 240 - z * (1. / 132 -
+		z * (691. / 32760 - z / 12))))));
+}
+static __device__ double trigamma(double x) {
+	if (x <= 0 && x == floor(x)) return INFINITY;
+	double sum = 0, side = 1;
+	if (x < 0) {
+		double s = sinpi(x);
+		sum = 9.86960440108935861883 / (s * s); // pi^2
+		side = -1;
+		x = 1 - x;
+	}
+	for (; x < 10; x++) sum += side / (x * x);
+	double z = 1 / (x * x);
+	return sum + side * (1 + 0.5 / x + z * (1. / 6 - z * (1. / 30 - z * (1. / 42 - z * (1. / 30 - z * (5. / 66 -
+		z * (691. / 2730 - z * 7 / 6))))))) / x;
+}
 
 // CUDA's own sine and cosine keep an array on the stack, for arguments near the largest.
 // Here x = q·π/2 + r with |r| ≤ π/4 and π/2 in three parts, which is exact enough for
@@ -325,6 +360,9 @@ UNARY(ERFINV, erfinv_of(x), dy * (T)0.88622692545275801365 * exp_of(y * y)) // s
 UNARY(EXP2, exp2_of(x), dy * y * (T)0.69314718055994530942)
 UNARY(LOG2, log2_of(x), dy / (x * (T)0.69314718055994530942))
 UNARY(LOG10, log10_of(x), dy / (x * (T)2.30258509299404568402))
+UNARY(LGAMMA, lgamma_of(x), dy * (T)digamma(x))
+UNARY(DIGAMMA, (T)digamma(x), dy * (T)trigamma(x))
+UNARY(I0, bessel_i0(x), dy * bessel_i1(x))
 
 // unary_one returns op(x) and unary_grad_one its gradient.
 template <class T>
