@@ -88,7 +88,7 @@ race:
 # ranks send in a step: they take minutes there, and the processor's own code, the kernels, has tests of its own.
 # They wait for nothing: nice lets them have what the tests under the race detector, beside which make test runs them,
 # leave of the cores.
-ARM64 := GOARCH=arm64 CGO_ENABLED=0 nice $(TEST) -exec qemu-aarch64 -short -tags nolibs
+ARM64 := GOARCH=arm64 CGO_ENABLED=0 nice $(TEST) -timeout 30m -exec qemu-aarch64 -short -tags nolibs
 test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 processor
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
