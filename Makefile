@@ -64,14 +64,15 @@ SERIAL := loss nn optim dtensor/layout dtensor/visualize metrics/.* checkpoint/s
 	internal/keytable internal/object internal/philox launcher/options launcher/phrase launcher/proc launcher/terminal
 # Tests that are not tried with it either, because their goroutines share nothing that others' do not. The first compute
 # on one goroutine: kernels of each instruction set, beside plain sums; an operator on one rank; which rows a store
-# keeps. Those of the last two lines are of 16 bits and go the ways of float32, which is tried.
+# keeps; how fast kernels are, by a stopwatch of which ranks share what TestStopwatch tries. Those of the last two lines
+# are of 16 bits and go the ways of float32, which is tried.
 ARITHMETIC := GemmEqualsTheSums GemmOverSeveralBlocks HalvesHaveTheBitsOfTheirFloats PairwiseProducts PairsAreNearTheSums \
 	PairsOfSpecialNumbers PartsOfAProductOfHalves OperatorsHaveTheBitsOfEveryInstructionSet OperatorsFiniteDifferences \
-	OperatorsOfFloat16 StoreKeepsTheMostUsedRows \
+	OperatorsOfFloat16 StoreKeepsTheMostUsedRows RatesOfThisMachine \
 	NarrowArithmetic NarrowAttention NarrowIsRoundedOnce NarrowSum OperatorsOfBFloat16 BFloat16GradientsAddUp \
 	BFloat16Products BFloat16Attention BFloat16AttentionGrad
-# Of the others these take longest: runtime waits, embedding and checkpoint compute. The last to start would end alone.
-LONGEST_RACE := runtime dtensor embedding checkpoint
+# Of the others these take longest: two wait, two compute. The last to start would end alone.
+LONGEST_RACE := runtime launcher dtensor embedding
 space := $(subst ,, )
 either = $(subst $(space),|,$(strip $(1)))
 RACE := $(TEST) -race -short -skip '^Test($(call either,$(ARITHMETIC)))$$'
@@ -85,7 +86,8 @@ race:
 # Under qemu-user a program cannot start another one, as package launcher does, so only those of
 # its tests are run that start none, and those of the packages below it. Nor are the tests of
 # package dtensor that try every operator, or every way to make a gradient, on every layout and type, or count what
-# ranks send in a step: they take minutes there, and the processor's own code, the kernels, has tests of its own.
+# ranks send in a step, nor that of package tensor that counts memory over a thousand steps: they take minutes there, and
+# the processor's own code, the kernels, has tests of its own.
 # They wait for nothing: nice lets them have what the tests under the race detector, beside which make test runs them,
 # leave of the cores.
 ARM64 := GOARCH=arm64 CGO_ENABLED=0 nice $(TEST) -timeout 30m -exec qemu-aarch64 -short -tags nolibs
@@ -93,7 +95,7 @@ test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 pr
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
 	else echo 'skipped: the tests for arm64 need qemu-aarch64 (make deps)'; exit 0; fi; \
-	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
+	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$|^TestMemoryIsFlatOverSteps$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
 	$(ARM64) -run 'Forecast|Sizes|Share|Plans|Environment|Deal|FirstFailure|HowARank|Version' ./launcher && \
 	$(ARM64) $$($(GO) list ./launcher/... | grep -v '/launcher$$')
 
