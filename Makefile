@@ -32,16 +32,17 @@ recsys: build ## train the click model of examples/recsys on 4 ranks (half a min
 # The ranks of these packages' tests take all cores: beside other packages both would take several times as long. They
 # come last, as -p 1 has one compiler at work too.
 ALONE := comm/mpi comm/shm internal/conformance
-# The tests of these packages take longest, and wait more than they compute: they are started first, and others run
+# The tests of these packages take longest, and most wait more than they compute: they are started first, and others run
 # beside them. Programs are linked without symbols for debuggers, which take half of the time and which no test reads.
 # What verify has vetted is not vetted again.
-LONGEST := internal/cluster examples docs examples/train examples/recsys dtensor runtime
+LONGEST := dtensor internal/cluster examples/recsys examples/train examples docs runtime
 TEST := $(GO) test -vet=off
 test: export GOFLAGS := $(shell $(GO) env GOFLAGS) -ldflags=-w
 test: verify build ## everything: verify, tests, tests under the race detector
 	$(TEST) -p 4 -parallel 3 -timeout 20m $(LONGEST:%=./%) $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
 	$(TEST) -p 1 -timeout 15m $(ALONE:%=./%)
-	$(MAKE) --no-print-directory linked race test-arm64
+	$(MAKE) --no-print-directory linked
+	$(MAKE) --no-print-directory -j 2 race test-arm64
 
 linked: ## the backends that link an MPI library when they are built
 	@if command -v $${CC:-gcc} >/dev/null && pkg-config --exists ompi; then :; \
@@ -63,18 +64,21 @@ SERIAL := loss nn optim dtensor/layout dtensor/visualize metrics/.* checkpoint/s
 	internal/keytable internal/object internal/philox launcher/options launcher/phrase launcher/proc launcher/terminal
 # Tests that are not tried with it either, because their goroutines share nothing that others' do not. The first compute
 # on one goroutine: kernels of each instruction set, beside plain sums; an operator on one rank; which rows a store
-# keeps. Those of the last two lines are of 16 bits and go the ways of float32, which is tried.
+# keeps; how fast kernels are, by a stopwatch of which ranks share what TestStopwatch tries. Those of the last two lines
+# are of 16 bits and go the ways of float32, which is tried.
 ARITHMETIC := GemmEqualsTheSums GemmOverSeveralBlocks HalvesHaveTheBitsOfTheirFloats PairwiseProducts PairsAreNearTheSums \
 	PairsOfSpecialNumbers PartsOfAProductOfHalves OperatorsHaveTheBitsOfEveryInstructionSet OperatorsFiniteDifferences \
-	OperatorsOfFloat16 StoreKeepsTheMostUsedRows \
+	OperatorsOfFloat16 StoreKeepsTheMostUsedRows RatesOfThisMachine \
 	NarrowArithmetic NarrowAttention NarrowIsRoundedOnce NarrowSum OperatorsOfBFloat16 BFloat16GradientsAddUp \
 	BFloat16Products BFloat16Attention BFloat16AttentionGrad
+# Of the others these take longest: two wait, two compute. The last to start would end alone.
+LONGEST_RACE := runtime launcher dtensor embedding
 space := $(subst ,, )
 either = $(subst $(space),|,$(strip $(1)))
 RACE := $(TEST) -race -short -skip '^Test($(call either,$(ARITHMETIC)))$$'
 race:
 	@if command -v $${CC:-gcc} >/dev/null; then echo '$(TEST) -race -short'; \
-		$(RACE) -p 4 -timeout 20m $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(call either,$(ALONE) $(STARTERS) $(SERIAL)))') && \
+		$(RACE) -p 4 -timeout 20m $(LONGEST_RACE:%=./%) $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(call either,$(ALONE) $(STARTERS) $(SERIAL)))') && \
 		$(RACE) -p 1 $(patsubst %,./%,$(filter-out $(STARTERS),$(ALONE))); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
@@ -82,13 +86,16 @@ race:
 # Under qemu-user a program cannot start another one, as package launcher does, so only those of
 # its tests are run that start none, and those of the packages below it. Nor are the tests of
 # package dtensor that try every operator, or every way to make a gradient, on every layout and type, or count what
-# ranks send in a step: they take minutes there, and the processor's own code, the kernels, has tests of its own.
-ARM64 := GOARCH=arm64 CGO_ENABLED=0 $(TEST) -exec qemu-aarch64 -short -tags nolibs
+# ranks send in a step, nor that of package tensor that counts memory over a thousand steps: they take minutes there, and
+# the processor's own code, the kernels, has tests of its own.
+# They wait for nothing: nice lets them have what the tests under the race detector, beside which make test runs them,
+# leave of the cores.
+ARM64 := GOARCH=arm64 CGO_ENABLED=0 nice $(TEST) -timeout 30m -exec qemu-aarch64 -short -tags nolibs
 test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 processor
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
 	else echo 'skipped: the tests for arm64 need qemu-aarch64 (make deps)'; exit 0; fi; \
-	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
+	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$|^TestMemoryIsFlatOverSteps$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
 	$(ARM64) -run 'Forecast|Sizes|Share|Plans|Environment|Deal|FirstFailure|HowARank|Version' ./launcher && \
 	$(ARM64) $$($(GO) list ./launcher/... | grep -v '/launcher$$')
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -28,13 +29,13 @@ func accounted(m *dtensor.Mesh, f func() error) error {
 	var want []call
 	var broken error
 	m.Watch(func(v dtensor.Move) {
-		plan, err := layout.NewPlan(v.From, v.To, v.Size, layout.Costs{})
+		plan, err := planOf(v)
 		if err != nil {
 			broken = err
 			return
 		}
 		for i := range plan.Steps {
-			t, ok := predicted(&plan.Steps[i], m.Coord(), v)
+			t, ok := predicted(&plan.Steps[i], plan.said[i], m.Coord(), v)
 			if n := len(want); ok && t.pack != "" && n > 0 && want[n-1].pack == t.pack {
 				want[n-1].bytes += t.bytes
 			} else if ok {
@@ -68,9 +69,36 @@ func accounted(m *dtensor.Mesh, f func() error) error {
 	return nil
 }
 
-// predicted is the collective of a step on the rank at coord; ok is false for a
+// plans has what planOf found: all ranks of all meshes ask for the same few.
+var plans sync.Map
+
+// A planned is a plan with what its steps print.
+type planned struct {
+	*layout.Plan
+	said []string
+}
+
+// planOf returns the plan of a redistribution.
+func planOf(v dtensor.Move) (planned, error) {
+	key := dtensor.Move{From: v.From, To: v.To, Size: v.Size}
+	if p, ok := plans.Load(key); ok {
+		return p.(planned), nil
+	}
+	plan, err := layout.NewPlan(v.From, v.To, v.Size, layout.Costs{})
+	if err != nil {
+		return planned{}, err
+	}
+	p := planned{Plan: plan}
+	for i := range plan.Steps {
+		p.said = append(p.said, plan.Steps[i].String())
+	}
+	plans.Store(key, p)
+	return p, nil
+}
+
+// predicted is the collective of a step, which prints what is said, on the rank at coord; ok is false for a
 // local step.
-func predicted(s *layout.Step, coord []int, v dtensor.Move) (t call, ok bool) {
+func predicted(s *layout.Step, said string, coord []int, v dtensor.Move) (t call, ok bool) {
 	total := func(counts []int) (n int) {
 		for _, c := range counts {
 			n += c
@@ -102,7 +130,7 @@ func predicted(s *layout.Step, coord []int, v dtensor.Move) (t call, ok bool) {
 			t.bytes = out * v.Size
 		}
 	}
-	t.cause = v.Cause + ": " + s.String()
+	t.cause = v.Cause + ": " + said
 	if v.Packed {
 		t.cause, t.pack = v.Cause, fmt.Sprint(s.Kind, s.Axes, v.Size)
 	}

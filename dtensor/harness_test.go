@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -18,6 +20,13 @@ import (
 )
 
 var axisNames = []string{"a", "b", "c"}
+
+// TestMain has garbage collected less often than users' programs do: most tests make many small tensors and plans that
+// are soon garbage, and none measures memory that the collector keeps.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	m.Run()
+}
 
 // onMesh runs f on every rank of a mesh of the given shape.
 func onMesh(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
@@ -265,28 +274,26 @@ func (c *opCase) checkShapes(ctx context.Context, m *dtensor.Mesh, shapes [][]in
 func (c *opCase) tryLayout(ctx context.Context, m *dtensor.Mesh, whole []*dtensor.Tensor, p [][]layout.Placement, salt int,
 	want *answer) error {
 	in := make([]*dtensor.Tensor, len(whole))
-	label := ""
 	for i := range in {
 		in[i] = place(m, whole[i], p[i], salt)
-		label += " " + in[i].String()
 	}
 	var got *answer
 	err := accounted(m, func() (err error) { got, err = c.run(ctx, in); return err })
 	if err != nil {
-		return fmt.Errorf("%s: %w", label, err)
+		return fmt.Errorf("%v: %w", in, err)
 	}
 	if err := c.same(ctx, got.out, want.out); err != nil {
-		return fmt.Errorf("%s → %v: %w", label, got.out, err)
+		return fmt.Errorf("%v → %v: %w", in, got.out, err)
 	}
 	for i, g := range got.grads {
 		if g.Dense() == nil {
 			continue
 		}
 		if err := gradLayout(in[i], g.Dense()); err != nil {
-			return fmt.Errorf("%s: gradient %d: %w", label, i, err)
+			return fmt.Errorf("%v: gradient %d: %w", in, i, err)
 		}
 		if err := c.same(ctx, g.Dense(), want.grads[i].Dense()); err != nil {
-			return fmt.Errorf("%s: gradient %d: %w", label, i, err)
+			return fmt.Errorf("%v: gradient %d: %w", in, i, err)
 		}
 	}
 	return nil
@@ -336,25 +343,41 @@ func (c *opCase) input(m *dtensor.Mesh, i int, shape []int, p []layout.Placement
 	return x.Cast(c.dt)
 }
 
+// layouts has what layoutsOf found: all ranks ask for the same, and most operators.
+var layouts sync.Map
+
+// layoutsOf returns the combinations of options for a tensor of the shape and type; nil is no layout of it. They must
+// not be modified.
+func layoutsOf(m *dtensor.Mesh, shape []int, dt tensor.DType) [][]layout.Placement {
+	key := fmt.Sprint(m.Axes(), shape, dt)
+	if list, ok := layouts.Load(key); ok {
+		return list.([][]layout.Placement)
+	}
+	opts := optionsOf(shape, dt)
+	count := 1
+	for range m.Axes() {
+		count *= len(opts)
+	}
+	list := make([][]layout.Placement, count)
+	for k := range list {
+		if p := placementsOf(m, opts, k); valid(m, shape, p) {
+			list[k] = p
+		}
+	}
+	layouts.Store(key, list)
+	return list
+}
+
 // trials lists the layouts to try: every one of each input with the others
 // replicated; on a mesh of one axis those of every pair of inputs; and some
 // other combinations. Where there are many it is a sample of these, unless
 // -dtensor.full is given.
 func (c *opCase) trials(m *dtensor.Mesh, shapes [][]int, rng *rand.Rand) [][][]layout.Placement {
-	laid := make([][][]layout.Placement, len(shapes)) // of each input; nil is no layout of it
+	laid := make([][][]layout.Placement, len(shapes))
 	count := make([]int, len(shapes))
 	for i, s := range shapes {
-		opts := optionsOf(s, c.typeOf(i))
-		count[i] = 1
-		for range m.Axes() {
-			count[i] *= len(opts)
-		}
-		laid[i] = make([][]layout.Placement, count[i])
-		for k := range laid[i] {
-			if p := placementsOf(m, opts, k); valid(m, s, p) {
-				laid[i][k] = p
-			}
-		}
+		laid[i] = layoutsOf(m, s, c.typeOf(i))
+		count[i] = len(laid[i])
 	}
 	var list [][][]layout.Placement
 	add := func(k []int) {

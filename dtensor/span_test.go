@@ -58,8 +58,12 @@ func TestOperatorsGiveWay(t *testing.T) {
 			return y.Sum(nil, false)
 		}
 		grad := func() { _, _, err = dtensor.ValueAndGrad(ctx, chain, x) }
-		if n := turns(grad); n != 0 || err != nil {
-			return fmt.Errorf("operators gave way %d times, and no call was started; %v", n, err)
+		least := turns(grad) // of some: a goroutine that runs for 10 ms, as beside busy programs, is made to give way
+		for tries := 0; least > 0 && tries < 20; tries++ {
+			least = min(least, turns(grad))
+		}
+		if least != 0 || err != nil {
+			return fmt.Errorf("operators gave way %d times, and no call was started; %v", least, err)
 		}
 		// The scheduler now and then lets the goroutine that gives way go on.
 		world.Internals().Started().Add(1)

@@ -45,9 +45,10 @@ func (r *Rule) Choose(in []Layout, elemBytes []int, costs Costs) (*Choice, error
 	if err := r.check(in, elemBytes); err != nil {
 		return nil, err
 	}
-	c := chooser{rule: r, in: in, bytes: elemBytes, costs: costs.filled(), plans: make([]map[Layout]time.Duration, len(in))}
-	for i := range c.plans {
-		c.plans[i] = map[Layout]time.Duration{}
+	c := chooser{rule: r, in: in, bytes: elemBytes, costs: costs.filled(), planners: make([]*planner, len(in)),
+		known: make([]map[Layout]time.Duration, len(in))}
+	for i := range c.known {
+		c.known[i] = map[Layout]time.Duration{}
 	}
 	return c.choose()
 }
@@ -72,11 +73,12 @@ func (r *Rule) check(in []Layout, elemBytes []int) error {
 
 // A chooser finds one choice.
 type chooser struct {
-	rule  *Rule
-	in    []Layout
-	bytes []int
-	costs Costs
-	plans []map[Layout]time.Duration // for each input, the cost of reaching a layout
+	rule     *Rule
+	in       []Layout
+	bytes    []int
+	costs    Costs
+	planners []*planner                 // for each input, nil until asked for
+	known    []map[Layout]time.Duration // for each input, the cost of reaching a layout
 }
 
 // choose tries the combinations of rows in order.
@@ -271,15 +273,22 @@ func (c *chooser) try(rows []Row) (choice *Choice, pending time.Duration, err er
 	return choice, pending, nil
 }
 
-// cost returns the cost of bringing input i to a layout.
+// cost returns what the plan costs that brings input i to a layout. Rows that are dealt out in turn have no plan.
 func (c *chooser) cost(i int, to Layout) time.Duration {
-	cost, known := c.plans[i][to]
+	if to == c.in[i] || to.Cyclic() >= 0 || c.in[i].Cyclic() >= 0 {
+		return 0
+	}
+	cost, known := c.known[i][to]
 	if !known {
-		// The two layouts are of the same mesh and shape, so there is a plan.
-		if plan, err := NewPlan(c.in[i], to, c.bytes[i], c.costs); err == nil {
-			cost = plan.Cost
+		if c.planners[i] == nil {
+			c.planners[i] = newPlanner(c.in[i], c.bytes[i], c.costs)
 		}
-		c.plans[i][to] = cost
+		p := c.planners[i]
+		p.toward(to)
+		for _, h := range p.path() {
+			cost += h.cost
+		}
+		c.known[i][to] = cost
 	}
 	return cost
 }

@@ -70,7 +70,9 @@ func NewPlan(from, to Layout, elemBytes int, costs Costs) (*Plan, error) {
 	if from == to {
 		return plan, nil
 	}
-	plan.Steps = newPlanner(from, to, elemBytes, costs).steps()
+	p := newPlanner(from, elemBytes, costs)
+	p.toward(to)
+	plan.Steps = p.steps(p.path())
 	if n := len(plan.Steps); n > 0 {
 		plan.Steps[0].From, plan.Steps[n-1].To = from, to
 	} else {

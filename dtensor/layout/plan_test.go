@@ -68,7 +68,8 @@ func checkPlan(rnd *rand.Rand, plan *Plan) error {
 // naiveCost returns the cost of bringing every axis to R, those of a mask together and
 // the others from the last one on, and then to its target, the first one first.
 func naiveCost(from, to Layout, elemBytes int, costs Costs) time.Duration {
-	p := newPlanner(from, to, elemBytes, costs)
+	p := newPlanner(from, elemBytes, costs)
+	p.toward(to)
 	var total time.Duration
 	at := p.from
 	step := func(places []Placement) {

@@ -2,7 +2,7 @@ package layout
 
 import "slices"
 
-// A planner computes one plan. It works on canonical placements: see canonical.
+// A planner computes plans from one layout. It works on canonical placements: see canonical.
 type planner struct {
 	axes      Axes
 	sizes     []int // of the axes
@@ -11,6 +11,7 @@ type planner struct {
 	coords    []int // the coordinates of all positions, one after the other
 	elemBytes int
 	costs     Costs
+	origin    Layout // that from stands for
 	from, to  *node
 	keeps     bool // the mask of from is that of to
 }
@@ -23,8 +24,8 @@ type node struct {
 	numel []int
 }
 
-// newPlanner prepares a plan between two layouts of the same mesh and shape.
-func newPlanner(from, to Layout, elemBytes int, costs Costs) *planner {
+// newPlanner prepares plans from a layout; toward says where the next one leads.
+func newPlanner(from Layout, elemBytes int, costs Costs) *planner {
 	p := &planner{
 		axes:      from.Axes(),
 		sizes:     from.Axes().Sizes(),
@@ -32,14 +33,20 @@ func newPlanner(from, to Layout, elemBytes int, costs Costs) *planner {
 		dims:      from.Shape(),
 		elemBytes: elemBytes,
 		costs:     costs.filled(),
+		origin:    from,
 	}
+	p.coords = make([]int, 0, p.axes.Count()*len(p.sizes))
 	for pos := range p.axes.Count() {
 		p.coords = p.axes.appendCoord(p.coords, pos)
 	}
-	p.keeps = KeepsMask(from, to)
-	a, b := p.canonical(from.Placements(), to.Placements())
-	p.from, p.to = &node{places: a}, &node{places: b}
+	p.from = &node{places: p.canonical(from.Placements(), false)}
 	return p
+}
+
+// toward has the planner plan to a layout of the same mesh and shape.
+func (p *planner) toward(to Layout) {
+	p.keeps = KeepsMask(p.origin, to)
+	p.to = &node{places: p.canonical(to.Placements(), !p.keeps)}
 }
 
 // KeepsMask reports whether a plan between two layouts of one mesh leaves the mask of a
@@ -61,18 +68,14 @@ func KeepsMask(from, to Layout) bool {
 // reduction over a single rank is Replicate, and explicit sizes that are those of
 // torch.chunk are a Shard. A MaskPartial that the plan makes is kept on an axis of any
 // size, because making it shifts the ids.
-func (p *planner) canonical(from, to []Placement) (a, b []Placement) {
-	p.chunk(from)
-	p.chunk(to)
+func (p *planner) canonical(places []Placement, makesMask bool) []Placement {
+	p.chunk(places)
 	for i, n := range p.sizes {
-		if n == 1 {
-			from[i] = Replicate()
-			if p.keeps || !to[i].IsMask() {
-				to[i] = Replicate()
-			}
+		if n == 1 && !(makesMask && places[i].IsMask()) {
+			places[i] = Replicate()
 		}
 	}
-	return from, to
+	return places
 }
 
 // chunk replaces each ShardSizes by the Shard with the same sizes, if it is one.

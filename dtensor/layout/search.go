@@ -6,15 +6,32 @@ import (
 	"time"
 )
 
-// steps returns the cheapest steps from p.from to p.to, none if they are the same.
-func (p *planner) steps() []Step {
+// A hop is an edge of a path and where it leads.
+type hop struct {
+	to *node
+	edge
+}
+
+// path returns the cheapest hops from p.from to p.to, none if they are the same.
+func (p *planner) path() []hop {
 	if slices.Equal(p.from.places, p.to.places) {
 		return nil
 	}
 	if e, ok := p.direct(); ok {
-		return []Step{p.step(p.from, p.to, e)}
+		return []hop{{p.to, e}}
 	}
 	return p.search()
+}
+
+// steps returns the steps of a path.
+func (p *planner) steps(path []hop) []Step {
+	steps := make([]Step, len(path))
+	at := p.from
+	for i, h := range path {
+		steps[i] = p.step(at, h.to, h.edge)
+		at = h.to
+	}
+	return steps
 }
 
 // direct returns the single step between from and to, if there is one and no list
@@ -45,7 +62,7 @@ func (p *planner) direct() (edge, bool) {
 // search is Dijkstra's algorithm over the candidate nodes. Of paths of the same cost
 // it prefers the one of fewer steps, then the one found first, so that the plan
 // does not depend on anything but its arguments.
-func (p *planner) search() []Step {
+func (p *planner) search() []hop {
 	nodes := p.nodes()
 	const far = time.Duration(math.MaxInt64)
 	n := len(nodes)
@@ -88,9 +105,9 @@ func (p *planner) search() []Step {
 			}
 		}
 	}
-	var path []Step
+	var path []hop
 	for v := goal; v != start; v = prev[v] {
-		path = append(path, p.step(nodes[prev[v]], nodes[v], edges[v]))
+		path = append(path, hop{nodes[v], edges[v]})
 	}
 	slices.Reverse(path)
 	return path

@@ -17,7 +17,7 @@ import (
 )
 
 // What is measured makes sense, is the same on all ranks, and grows with the work.
-func TestMeasure(t *testing.T) {
+func TestRatesOfThisMachine(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		var got [3]*forecast.Machine
 		rowsTakeTime := func() bool { return got[0] != nil && got[0].Rows["AdagradRows"] > 0 && got[0].Rows["Unique"] > 0 }
