@@ -41,8 +41,7 @@ test: export GOFLAGS := $(shell $(GO) env GOFLAGS) -ldflags=-w
 test: verify build ## everything: verify, tests, tests under the race detector
 	$(TEST) -p 4 -parallel 3 -timeout 20m $(LONGEST:%=./%) $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
 	$(TEST) -p 1 -timeout 15m $(ALONE:%=./%)
-	$(MAKE) --no-print-directory linked
-	$(MAKE) --no-print-directory -j 2 race test-arm64
+	$(MAKE) --no-print-directory linked race test-arm64
 
 linked: ## the backends that link an MPI library when they are built
 	@if command -v $${CC:-gcc} >/dev/null && pkg-config --exists ompi; then :; \
@@ -88,9 +87,7 @@ race:
 # package dtensor that try every operator, or every way to make a gradient, on every layout and type, or count what
 # ranks send in a step, nor that of package tensor that counts memory over a thousand steps: they take minutes there, and
 # the processor's own code, the kernels, has tests of its own.
-# They wait for nothing: nice lets them have what the tests under the race detector, beside which make test runs them,
-# leave of the cores.
-ARM64 := GOARCH=arm64 CGO_ENABLED=0 nice $(TEST) -timeout 30m -exec qemu-aarch64 -short -tags nolibs
+ARM64 := GOARCH=arm64 CGO_ENABLED=0 $(TEST) -timeout 15m -exec qemu-aarch64 -short -tags nolibs
 test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 processor
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \

@@ -22,15 +22,21 @@ func shared(t testing.TB, env []string) (folder string, release func()) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := os.OpenFile(filepath.Join(folder, ".lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	release, err = Lock(folder)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return folder, release
+}
+
+// Lock waits until no other process has locked the folder, and locks it until release is called or the process ends.
+func Lock(folder string) (release func(), err error) {
+	lock, err := os.OpenFile(filepath.Join(folder, ".lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
 	}
 	for err = syscall.EINTR; err == syscall.EINTR; {
 		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return folder, func() { _ = lock.Close() }
+	return func() { _ = lock.Close() }, err
 }

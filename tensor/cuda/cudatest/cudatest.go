@@ -71,11 +71,16 @@ func Build() (string, error) {
 		cache = os.TempDir()
 	}
 	lib := filepath.Join(cache, "gorun", fmt.Sprintf("fakecuda-%x.so", sum.Sum(nil)[:8]))
-	if _, err := os.Stat(lib); err == nil {
-		return lib, nil
-	}
 	if err := os.MkdirAll(filepath.Dir(lib), 0o777); err != nil {
 		return "", err
+	}
+	release, err := testenv.Lock(filepath.Dir(lib)) // tests of several packages begin at once
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if _, err := os.Stat(lib); err == nil {
+		return lib, nil
 	}
 	work, err := os.MkdirTemp(filepath.Dir(lib), "build")
 	if err != nil {
@@ -111,5 +116,5 @@ func Build() (string, error) {
 	if err := compile(append(objects, "-shared", "-o", made)...); err != nil {
 		return "", err
 	}
-	return lib, os.Rename(made, lib) // whoever is first
+	return lib, os.Rename(made, lib)
 }
