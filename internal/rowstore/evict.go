@@ -27,7 +27,7 @@ func (s *Store) leave(slot int) {
 	for _, f := range s.fields {
 		simd.PrefetchRow(f.memory, slot, f.width)
 	}
-	if s.leaving = append(s.leaving, leaving{int(s.tags[slot]) - 1, slot}); len(s.leaving) == block {
+	if s.leaving = append(s.leaving, leaving{int(*s.tag(slot)) - 1, slot}); len(s.leaving) == block {
 		s.evict()
 	}
 }

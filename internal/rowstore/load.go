@@ -46,14 +46,14 @@ func (s *Store) start(items []item) *flight {
 		}
 		if record := s.pending(it.row); record != nil {
 			s.fill(it.slot, record)
-			s.flags[it.slot] |= dirty
+			*s.word(it.slot) |= dirty
 		} else if at, ok := s.log.find(it.row); ok {
 			it.at = at
 			file = append(file, it)
 		} else {
 			fresh = append(fresh, it)
 		}
-		s.flags[it.slot] |= flying
+		*s.word(it.slot) |= flying
 	}
 	s.flights = append(s.flights, f)
 	go func() {
@@ -197,10 +197,10 @@ func (s *Store) settle(f *flight) error {
 		}
 	}
 	for _, it := range f.items {
-		s.flags[it.slot] &^= flying
+		*s.word(it.slot) &^= flying
 	}
 	for _, it := range f.failed {
-		s.tags[it.slot], s.flags[it.slot] = 0, 0
+		s.empty(it.slot)
 	}
 	s.stats.BytesRead += f.bytes
 	return f.err

@@ -4,8 +4,9 @@
 //
 // The memory is that of the caller: a list of slots for each field. Hold brings rows into slots,
 // where the caller reads and changes them, Prefetch does so in the background. A row is in one of
-// two sets of 16 slots, which a hash of its number names. The row that goes when both are full is
-// the least used one, and of equals the one that was wanted last the longest ago.
+// two sets of 16 slots, which a hash of its number names. The row that goes when the first is full is
+// the least used one of it, and of equals the one that was wanted last the longest ago; if this step or the
+// next one needs all of them, it is the least used one of both.
 //
 // The file is scratch: it has no name once it is made, and is gone when the process ends, however
 // that happens. A row that was never changed is not in it; its first bytes are computed. Rows that lose their slots
@@ -16,9 +17,11 @@ package rowstore
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Ways is how many slots a set has. The number of slots is a multiple of it.
@@ -57,17 +60,13 @@ type Store struct {
 	mapped   *mapping // the file as memory; nil: it is not mapped
 	path     string
 	fields   []field
-	record   int      // bytes of a row in the file
-	sets     int      // Slots/Ways
-	tags     []uint32 // by slot: its row plus one, 0: none
-	stamps   []uint32 // by slot: the call that wanted it last
-	uses     []uint8  // by slot: how often it was used, halved now and then
-	flags    []uint8  // by slot
-	misses   []uint8  // by set: since its uses were halved
-	log      *log     // where the file has rows; nil before the first use
-	call     uint32   // the number of this call
-	since    uint32   // the call after the last Change: what was wanted since is kept if possible
-	before   uint32   // the call after the Change before
+	record   int // bytes of a row in the file
+	sets     []set
+	states   []setState
+	log      *log   // where the file has rows; nil before the first use
+	call     uint32 // the number of this call
+	since    uint32 // the call after the last Change: what was wanted since is kept if possible
+	before   uint32 // the call after the Change before
 	flights  []*flight
 	out      *batch    // rows that lost their slots in this call
 	leaving  []leaving // rows that lost their slots since, and are still in their memory
@@ -78,13 +77,6 @@ type Store struct {
 	missing  []int     // of Prefetch
 	stats    Stats
 }
-
-// The flags of a slot.
-const (
-	dirty  = 1 << iota // it differs from the file
-	flying             // it is being read
-	ahead              // it was prefetched and not used yet
-)
 
 // Stats count what a Store has done.
 type Stats struct {
@@ -127,8 +119,7 @@ func New(c Config) (*Store, error) {
 	if c.Files == nil {
 		c.Files = osFiles{}
 	}
-	s := &Store{c: c, sets: c.Slots / Ways, tags: make([]uint32, c.Slots), stamps: make([]uint32, c.Slots), uses: make([]uint8, c.Slots),
-		flags: make([]uint8, c.Slots), misses: make([]uint8, c.Slots/Ways), record: endBytes}
+	s := &Store{c: c, sets: make([]set, c.Slots/Ways), states: make([]setState, c.Slots/Ways), record: endBytes}
 	var err error
 	if s.file, s.path, err = c.Files.Create(c.Folder); err != nil {
 		return nil, &Error{Table: c.Table, Row: -1, File: c.Folder, Err: err}
@@ -178,9 +169,8 @@ func (s *Store) Close() error {
 
 // begin begins a call.
 func (s *Store) begin() {
-	if s.call == math.MaxUint32 {
-		clear(s.stamps)
-		s.call, s.since, s.before = 0, 0, 0
+	if s.call == lastCall {
+		s.countAnew()
 	}
 	if s.log == nil {
 		s.log = newLog(s.c.Rows, s.record)
@@ -191,7 +181,7 @@ func (s *Store) begin() {
 
 const (
 	block = 32 // for how many rows the search begins at a time
-	early = 8  // how many rows before one its sets are brought into the processor's cache
+	early = 8  // how many records before one is read it is brought into the processor's cache
 )
 
 // Hold brings rows, counted from 0, into slots and sets slots[i] to that of rows[i]. They stay there
@@ -214,10 +204,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 	items := make([]item, 0, len(missing))
 	full, moved := false, false
 	ascending := isAscending(rows)
-	for k, i := range missing {
-		if k+early < len(missing) {
-			s.approach(int(rows[missing[k+early]]))
-		}
+	for _, i := range missing {
 		row, slot, ok := int(rows[i]), 0, false
 		if !ascending { // it may occur twice
 			slot, ok = s.find(row)
@@ -268,7 +255,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 // Holds reports whether rows are in slots, as Hold has said: they may have lost them to a Prefetch or to another Hold.
 func (s *Store) Holds(rows, slots []int64) bool {
 	for i, slot := range slots {
-		if s.tags[slot] != uint32(rows[i])+1 || s.flags[slot]&flying != 0 {
+		if *s.tag(int(slot)) != uint32(rows[i])+1 || *s.word(int(slot))&flying != 0 {
 			return false
 		}
 	}
@@ -289,7 +276,7 @@ func isAscending(rows []int64) bool {
 func (s *Store) forget(items []item, err error) error {
 	for _, it := range items {
 		if slot, ok := s.find(it.row); ok {
-			s.tags[slot], s.flags[slot] = 0, 0
+			s.empty(slot)
 		}
 	}
 	_ = s.write() // what had these slots before; it is tried again
@@ -300,13 +287,13 @@ func (s *Store) forget(items []item, err error) error {
 func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error) {
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
-		s.approachGuesses(its, slots[first:])
+		s.look(its, slots[first:])
 		for i, row := range its {
 			slot, ok := int(slots[first+i]), true
-			if slot < 0 || s.tags[slot] != uint32(row)+1 {
+			if slot < 0 || *s.tag(slot) != uint32(row)+1 {
 				slot, ok = s.find(int(row))
 			}
-			if ok && s.flags[slot]&flying != 0 {
+			if ok && *s.word(slot)&flying != 0 {
 				if err := s.land(); err != nil {
 					return nil, err
 				}
@@ -316,10 +303,12 @@ func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error)
 				s.stats.Wanted++
 			}
 			if !ok {
+				simd.Prefetch(unsafe.Pointer(&s.log.where[row]), 1) // for start
 				missing = append(missing, first+i)
 				continue
 			}
-			slots[first+i], s.stamps[slot] = int64(slot), s.call
+			slots[first+i] = int64(slot)
+			s.want(slot)
 			if use {
 				s.used(slot)
 			}
@@ -328,22 +317,29 @@ func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error)
 	return missing, nil
 }
 
+// want notes that this call wants the row of a slot.
+func (s *Store) want(slot int) {
+	w := s.word(slot)
+	*w = *w&^(lastCall*oneCall) | s.call*oneCall
+}
+
 // used notes that a row was in memory when it was used.
 func (s *Store) used(slot int) {
 	s.stats.Hits++
-	if s.flags[slot]&ahead != 0 {
+	w := s.word(slot)
+	if *w&ahead != 0 {
 		s.stats.Ahead++
-		s.flags[slot] &^= ahead
+		*w &^= ahead
 	}
-	if s.uses[slot] < math.MaxUint8 {
-		s.uses[slot]++
+	if *w/oneUse < mostUses {
+		*w += oneUse
 	}
 }
 
 // Change notes that the rows in slots have been changed since Hold brought them.
 func (s *Store) Change(slots []int64) {
 	for _, slot := range slots {
-		s.flags[slot] |= dirty
+		*s.word(int(slot)) |= dirty
 	}
 	s.before, s.since = s.since, s.call+1
 }
@@ -362,11 +358,13 @@ func (s *Store) Prefetch(rows, slots []int64) {
 	missing := s.missing[:0] // indices of rows
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
-		s.look(its)
+		s.look(its, slots[first:])
 		for i, row := range its {
 			if slot, ok := s.find(int(row)); ok {
-				slots[first+i], s.stamps[slot] = int64(slot), s.call
+				slots[first+i] = int64(slot)
+				s.want(slot)
 			} else {
+				simd.Prefetch(unsafe.Pointer(&s.log.where[row]), 1) // for start
 				missing = append(missing, first+i)
 			}
 		}
@@ -374,12 +372,9 @@ func (s *Store) Prefetch(rows, slots []int64) {
 	s.missing = missing
 	items := make([]item, 0, min(len(missing), s.c.Slots/2)) // the rows of this step need room too
 	ascending := isAscending(rows)
-	for k, i := range missing {
+	for _, i := range missing {
 		if len(items) == cap(items) {
 			break
-		}
-		if k+early < len(missing) {
-			s.approach(int(rows[missing[k+early]]))
 		}
 		row, slot, ok := int(rows[i]), 0, false
 		if !ascending { // it may occur twice
@@ -389,7 +384,7 @@ func (s *Store) Prefetch(rows, slots []int64) {
 			if slot, ok = s.place(row); !ok {
 				continue
 			}
-			s.flags[slot] |= ahead
+			*s.word(slot) |= ahead
 			items = append(items, item{row: row, slot: slot})
 		}
 		slots[i] = int64(slot)

@@ -1,6 +1,9 @@
 package rowstore
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // How large the records are, about, that are read or written at a time for whole tables. Those that are read lie anywhere
 // in the log: the more of them are asked for, the nearer they are to each other in the order of the file, and the more
@@ -49,6 +52,7 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 		return err
 	}
 	f := s.fields[number]
+	derived := slices.ContainsFunc(s.fields, func(f field) bool { return f.begin != nil })
 	buffer := make([]byte, min(s.piece(writeBytes), len(b)/max(f.width, 1))*s.record)
 	return s.pieces(f, first, writeBytes, b, func(row int, its []byte) error {
 		var rows []int   // those that have no slot
@@ -59,14 +63,18 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 		for i := range len(its) / f.width {
 			if slot, held := s.find(row + i); held {
 				copy(f.memory[slot*f.width:], its[i*f.width:(i+1)*f.width])
-				s.flags[slot] |= dirty
+				*s.word(slot) |= dirty
 				continue
 			}
 			at, ok := s.log.find(row + i)
 			if ok && len(s.fields) > 1 {
 				file = append(file, item{row: row + i, slot: len(rows), at: at})
 			} else if !ok {
-				s.freshRecord(record(len(rows)), row+i)
+				if number > 0 || derived {
+					s.freshRecord(record(len(rows)), row+i)
+				} else {
+					clear(record(len(rows))) // its first field is set below
+				}
 				fresh++
 			}
 			rows, places = append(rows, row+i), append(places, at)
