@@ -68,13 +68,15 @@ type Store struct {
 	since    uint32 // the call after the last Change: what was wanted since is kept if possible
 	before   uint32 // the call after the Change before
 	flights  []*flight
+	landed   []*flight // those that have ended, whose memory is used again
 	out      *batch    // rows that lost their slots in this call
 	leaving  []leaving // rows that lost their slots since, and are still in their memory
-	buffers  sync.Pool // of *[]byte: the memory of readings
+	scratch  sync.Pool // of *scratch
 	batches  []*batch  // rows to write, oldest first, of which the first is being written
-	spare    [][]byte  // empty: the memory of batches that have been written
+	written  []*batch  // those that have been written, whose memory is used again
+	spare    [][]byte  // their data, and that of cleanings
 	cleaning *cleaning // nil: no segment is being read
-	missing  []int     // of Prefetch
+	missing  []int     // memory for search and Prefetch
 	stats    Stats
 }
 
@@ -201,7 +203,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 		return err
 	}
 	s.relocate()
-	items := make([]item, 0, len(missing))
+	f := s.flight()
 	full, moved := false, false
 	ascending := isAscending(rows)
 	for _, i := range missing {
@@ -213,7 +215,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 			slot, ok = s.place(row)
 			if !ok && len(s.flights) > 0 { // what is being read may take its place
 				if err := s.land(); err != nil {
-					return s.forget(items, err)
+					return s.forget(f.items, err)
 				}
 				slot, ok = s.place(row)
 			}
@@ -228,7 +230,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				full = true
 				continue
 			}
-			items = append(items, item{row: row, slot: slot})
+			f.items = append(f.items, item{row: row, slot: slot})
 		}
 		slots[i] = int64(slot)
 	}
@@ -238,12 +240,12 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				slots[i] = int64(slot)
 			}
 		}
-		for i := range items {
-			items[i].slot, _ = s.find(items[i].row)
+		for i, it := range f.items {
+			f.items[i].slot, _ = s.find(it.row)
 		}
 	}
 	err = s.write()
-	if failed := s.load(items); err == nil { // while others are written
+	if failed := s.load(f); err == nil { // while others are written
 		err = failed
 	}
 	if err == nil && full {
@@ -285,6 +287,7 @@ func (s *Store) forget(items []item, err error) error {
 
 // search finds rows that have a slot, and returns which have none.
 func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error) {
+	missing = s.missing[:0]
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
 		s.look(its, slots[first:])
@@ -314,6 +317,7 @@ func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error)
 			}
 		}
 	}
+	s.missing = missing
 	return missing, nil
 }
 
@@ -370,10 +374,10 @@ func (s *Store) Prefetch(rows, slots []int64) {
 		}
 	}
 	s.missing = missing
-	items := make([]item, 0, min(len(missing), s.c.Slots/2)) // the rows of this step need room too
+	f, most := s.flight(), s.c.Slots/2 // the rows of this step need room too
 	ascending := isAscending(rows)
 	for _, i := range missing {
-		if len(items) == cap(items) {
+		if len(f.items) == most {
 			break
 		}
 		row, slot, ok := int(rows[i]), 0, false
@@ -385,13 +389,13 @@ func (s *Store) Prefetch(rows, slots []int64) {
 				continue
 			}
 			*s.word(slot) |= ahead
-			items = append(items, item{row: row, slot: slot})
+			f.items = append(f.items, item{row: row, slot: slot})
 		}
 		slots[i] = int64(slot)
 	}
-	s.stats.Prefetched += len(items)
+	s.stats.Prefetched += len(f.items)
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
-	s.start(items)
+	s.start(f)
 }
 
 // fill sets the fields of a slot from a record.

@@ -34,7 +34,7 @@ func (s *Store) ReadRows(number, first int, b []byte) error {
 				fresh = append(fresh, row)
 			}
 		}
-		r := s.readAll(file, func(it item, record []byte) { copy(of(it.row), record[f.at:]) }, func() {
+		r := s.readAll(file, new([]item), func(it item, record []byte) { copy(of(it.row), record[f.at:]) }, func() {
 			for _, row := range fresh {
 				s.freshRecord(scratch, row)
 				copy(of(row), scratch[f.at:])
@@ -79,7 +79,7 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 			}
 			rows, places = append(rows, row+i), append(places, at)
 		}
-		r := s.readAll(file, func(it item, from []byte) { copy(record(it.slot), from) }, func() {})
+		r := s.readAll(file, new([]item), func(it item, from []byte) { copy(record(it.slot), from) }, func() {})
 		s.stats.BytesRead += r.bytes
 		if r.err != nil {
 			return r.err
