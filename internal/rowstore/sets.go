@@ -130,23 +130,35 @@ const needed = 1 << 32
 
 // least returns the slot of a set to take first and what it is worth; math.MaxUint64 if this call needs all, or they are being read.
 func (s *Store) least(at int) (slot int, worth uint64) {
-	worth = math.MaxUint64
-	since := s.since
+	words := &s.sets[at].words
+	least := uint32(math.MaxUint32)
+	for i, w := range words {
+		least = min(least, w&^flags|uint32(i)) // a minimum needs no branch
+	}
+	if worth = s.worth(words[least%Ways]); worth >= needed { // else it is the least of those that are not needed
+		worth, least = math.MaxUint64, 0
+		for i, w := range words {
+			if its := s.worth(w); its < worth {
+				worth, least = its, uint32(i)
+			}
+		}
+	}
+	return at*Ways + int(least%Ways), worth
+}
+
+// worth returns what a slot with that word is worth.
+func (s *Store) worth(word uint32) uint64 {
+	call, since := word%oneUse/oneCall, s.since
 	if since == 0 {
 		since = lastCall + 1 // no step has ended: none is kept for this one
 	}
-	for i, w := range &s.sets[at].words {
-		call := w % oneUse / oneCall
-		if call == s.call || w&flying != 0 {
-			continue
-		}
-		its := uint64(w&^flags) | uint64(i) // so a minimum needs no branch
-		if call >= since || w&ahead != 0 && call >= s.before {
-			its |= needed
-		}
-		worth = min(worth, its)
+	switch {
+	case call == s.call || word&flying != 0:
+		return math.MaxUint64
+	case call >= since || word&ahead != 0 && call >= s.before:
+		return needed | uint64(word&^flags)
 	}
-	return at*Ways + int(worth%Ways), worth
+	return uint64(word &^ flags)
 }
 
 // move moves a row that this call wants from a set of another row to the other one that it may be
