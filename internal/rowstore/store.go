@@ -254,16 +254,6 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 	return err
 }
 
-// Holds reports whether rows are in slots, as Hold has said: they may have lost them to a Prefetch or to another Hold.
-func (s *Store) Holds(rows, slots []int64) bool {
-	for i, slot := range slots {
-		if *s.tag(int(slot)) != uint32(rows[i])+1 || *s.word(int(slot))&flying != 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // isAscending reports whether each row is after the one before, so that none occurs twice.
 func isAscending(rows []int64) bool {
 	for i := 1; i < len(rows); i++ {
@@ -340,12 +330,18 @@ func (s *Store) used(slot int) {
 	}
 }
 
-// Change notes that the rows in slots have been changed since Hold brought them.
-func (s *Store) Change(slots []int64) {
-	for _, slot := range slots {
-		*s.word(int(slot)) |= dirty
+// Change notes that rows are changed in the slots where Hold has brought them. It returns false if some of them are not there, as they
+// may have lost their slots to a Prefetch or to another Hold: then none is to be changed before another Hold.
+func (s *Store) Change(rows, slots []int64) bool {
+	for i, slot := range slots {
+		w := s.word(int(slot))
+		if *s.tag(int(slot)) != uint32(rows[i])+1 || *w&flying != 0 {
+			return false
+		}
+		*w |= dirty
 	}
 	s.before, s.since = s.since, s.call+1
+	return true
 }
 
 // Prefetch begins to bring rows into slots, and sets slots[i] to where rows[i] will be, -1 if it leaves that to Hold: for

@@ -166,7 +166,9 @@ func (w *twin) hold(rows []int64, change bool) error {
 		binary.LittleEndian.PutUint32(w.sums[4*slots[i]:], uint32(v[1]))
 		w.want[int(row)] = v
 	}
-	w.Change(slots)
+	if !w.Change(rows, slots) {
+		return errors.New("rows lost their slots since Hold")
+	}
 	return nil
 }
 
@@ -498,7 +500,7 @@ func TestStoreKeepsTheMostUsedRows(t *testing.T) {
 		if err := w.Store.Hold(batch, at, true); err != nil {
 			t.Fatal(err)
 		}
-		w.Change(at)
+		w.Change(batch, at)
 	}
 	s := w.Stats()
 	wanted, found := s.Wanted-before.Wanted, s.Hits-before.Hits
@@ -507,20 +509,20 @@ func TestStoreKeepsTheMostUsedRows(t *testing.T) {
 	}
 }
 
-// Holds says whether rows kept their slots.
-func TestHolds(t *testing.T) {
+// Change says whether rows kept their slots.
+func TestChange(t *testing.T) {
 	w := newTwin(t, &memory{}, 400, 32)
 	rows, slots := []int64{3, 50, 399}, make([]int64, 3)
 	if err := w.Hold(rows, slots, true); err != nil {
 		t.Fatal(err)
 	}
-	if !w.Holds(rows, slots) || w.Holds([]int64{3, 50, 398}, slots) {
+	if !w.Change(rows, slots) || w.Change([]int64{3, 50, 398}, slots) {
 		t.Error("it takes rows for others")
 	}
 	if err := w.fill(300); err != nil {
 		t.Fatal(err)
 	}
-	if w.Holds(rows, slots) {
+	if w.Change(rows, slots) {
 		t.Error("rows 3, 50 and 399 kept their slots, and 300 others passed through 32")
 	}
 }
