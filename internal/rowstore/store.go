@@ -17,6 +17,7 @@ package rowstore
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 	"unsafe"
@@ -392,6 +393,10 @@ func (s *Store) Prefetch(rows, slots []int64) {
 	s.stats.Prefetched += len(f.items)
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
 	s.start(f)
+	if runtime.GOMAXPROCS(0) == 1 {
+		// Else they begin when this goroutine waits, and find less in the caches. Those that the disk keeps waiting let it go on.
+		runtime.Gosched()
+	}
 }
 
 // fill sets the fields of a slot from a record.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -567,5 +568,33 @@ func TestWriteRowsOfANewStore(t *testing.T) {
 				t.Fatalf("derived %v: field 1 of row %d is %d, want %d", derived, row, sum, want)
 			}
 		}
+	}
+}
+
+// On one processor a prefetch reads at once what keeps nobody waiting, and not when the rest of the step has emptied the caches.
+func TestPrefetchOnOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const rows, tries = 640, 32
+	w := newTwin(t, &memory{}, rows, 64)
+	if err := w.fill(rows); err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for i := range tries {
+		w.ahead([]int64{int64(8 * i), int64(8*i + 3), int64(8*i + 5)})
+		if len(w.flights) != 1 {
+			t.Fatalf("%d prefetches are being read", len(w.flights))
+		}
+		select {
+		case <-w.flights[0].done:
+			read++
+		default:
+		}
+		if err := w.hold([]int64{int64(8 * i)}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read < tries/2 { // the scheduler may turn to the caller first, now and then
+		t.Errorf("%d of %d prefetches had been read when they returned", read, tries)
 	}
 }
