@@ -3,6 +3,9 @@ package rowstore
 import (
 	"slices"
 	"sync"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // An item is a row and the slot that it is read into; at is the number of its record in the file.
@@ -54,7 +57,10 @@ func (s *Store) start(f *flight) {
 		s.landed = append(s.landed, f)
 		return
 	}
-	for _, it := range f.items {
+	for k, it := range f.items {
+		if k+block < len(f.items) {
+			simd.Prefetch(unsafe.Pointer(&s.log.where[f.items[k+block].row]), 1)
+		}
 		if record := s.pending(it.row); record != nil {
 			s.fill(it.slot, record)
 			*s.word(it.slot) |= dirty

@@ -20,9 +20,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-	"unsafe"
-
-	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Ways is how many slots a set has. The number of slots is a multiple of it.
@@ -297,7 +294,6 @@ func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error)
 				s.stats.Wanted++
 			}
 			if !ok {
-				simd.Prefetch(unsafe.Pointer(&s.log.where[row]), 1) // for start
 				missing = append(missing, first+i)
 				continue
 			}
@@ -365,7 +361,6 @@ func (s *Store) Prefetch(rows, slots []int64) {
 				slots[first+i] = int64(slot)
 				s.want(slot)
 			} else {
-				simd.Prefetch(unsafe.Pointer(&s.log.where[row]), 1) // for start
 				missing = append(missing, first+i)
 			}
 		}
@@ -394,7 +389,7 @@ func (s *Store) Prefetch(rows, slots []int64) {
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
 	s.start(f)
 	if runtime.GOMAXPROCS(0) == 1 {
-		// Else they begin when this goroutine waits, and find less in the caches. Those that the disk keeps waiting let it go on.
+		// What was begun would run when this goroutine waits, and find colder caches. What the disk keeps waiting does not keep this one.
 		runtime.Gosched()
 	}
 }
