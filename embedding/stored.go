@@ -264,7 +264,7 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 	var err error
 	if all := s.guessAgain(local, slots); s.rows != nil && !(all && s.rows.Change(local, slots)) {
 		if err = s.rows.Hold(local, slots, false); err == nil {
-			s.rows.Change(local, slots) // before: f may fail half way
+			s.rows.Change(local, slots) // before f, which may fail half way
 		}
 	}
 	if errors.Is(err, rowstore.ErrFull) {
