@@ -262,17 +262,16 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 	s.to = slices.Grow(s.to[:0], len(s.changed))[:len(s.changed)]
 	local, slots := s.changed, s.to
 	var err error
-	if all := s.guessAgain(local, slots); s.rows != nil && !(all && s.rows.Holds(local, slots)) {
-		err = s.rows.Hold(local, slots, false)
+	if all := s.guessAgain(local, slots); s.rows != nil && !(all && s.rows.Change(local, slots)) {
+		if err = s.rows.Hold(local, slots, false); err == nil {
+			s.rows.Change(local, slots) // before f, which may fail half way
+		}
 	}
 	if errors.Is(err, rowstore.ErrFull) {
 		err = fmt.Errorf("%s: a step changes %d rows of this rank, and its part of the Cache has %d; give a Cache of a quarter "+
 			"more rows than a step changes, or smaller batches", s.name, len(local), s.slots)
 	}
 	s.agree(mesh, op, err)
-	if s.rows != nil {
-		s.rows.Change(slots) // before: f may fail half way
-	}
 	first, at := int64(firstRow(s.resident)), index.New[int64](mesh.Device(), len(slots))
 	for i, slot := range slots {
 		at.Elems[i] = slot + first

@@ -83,8 +83,8 @@ func (s *Store) relocate() {
 			}
 			slot, held := s.find(row)
 			switch {
-			case held && s.flags[slot]&flying == 0:
-				s.flags[slot] |= dirty
+			case held && *s.word(slot)&flying == 0:
+				*s.word(slot) |= dirty
 				s.log.forget(row)
 			case s.pending(row) != nil:
 				s.log.forget(row)

@@ -27,7 +27,7 @@ func (s *Store) leave(slot int) {
 	for _, f := range s.fields {
 		simd.PrefetchRow(f.memory, slot, f.width)
 	}
-	if s.leaving = append(s.leaving, leaving{int(s.tags[slot]) - 1, slot}); len(s.leaving) == block {
+	if s.leaving = append(s.leaving, leaving{int(*s.tag(slot)) - 1, slot}); len(s.leaving) == block {
 		s.evict()
 	}
 }
@@ -47,13 +47,24 @@ func (s *Store) evict() {
 // append appends a record to the batch of this call, and returns its memory.
 func (s *Store) append(row int, record []byte) []byte {
 	if s.out == nil {
-		s.out = &batch{data: s.room()}
+		s.out = s.batch()
 	}
 	at := len(s.out.data)
 	s.out.rows = append(s.out.rows, row)
 	s.out.data = slices.Grow(s.out.data, s.record)[:at+s.record]
 	copy(s.out.data[at:], record)
 	return s.out.data[at:]
+}
+
+// batch returns an empty batch, with the memory of one that has been written if there is one.
+func (s *Store) batch() *batch {
+	n := len(s.written)
+	if n == 0 {
+		return &batch{data: s.room()}
+	}
+	b := s.written[n-1]
+	s.written = s.written[:n-1]
+	return &batch{rows: b.rows[:0], table: b.table, data: s.room()}
 }
 
 // room returns the memory of a batch before, for the records of another, or nil.
@@ -79,7 +90,9 @@ func (s *Store) pending(row int) []byte {
 
 // list makes the table of a batch.
 func (b *batch) list() {
-	b.table = make([]uint32, 2<<bits.Len(uint(len(b.rows))))
+	n := 2 << bits.Len(uint(len(b.rows)))
+	b.table = slices.Grow(b.table[:0], n)[:n]
+	clear(b.table)
 	for i, row := range b.rows { // a later record of a row takes the place of an earlier one
 		b.table[b.place(row)] = uint32(i) + 1
 	}
@@ -190,7 +203,7 @@ func (s *Store) finish() error {
 		rows = rows[r.n:]
 	}
 	s.stats.BytesWritten += len(b.data)
-	s.batches, s.spare = s.batches[1:], append(s.spare, b.data[:0])
+	s.batches, s.written, s.spare = slices.Delete(s.batches, 0, 1), append(s.written, b), append(s.spare, b.data[:0])
 	return nil
 }
 

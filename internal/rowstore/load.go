@@ -13,9 +13,17 @@ type item struct{ row, slot, at int }
 
 // A flight is rows that are being read in the background.
 type flight struct {
-	items []item
-	done  chan struct{}
+	items       []item
+	file, fresh []item // of items: the file has their rows, or they were never changed
+	sorted      []item // memory for readAll
+	done        chan struct{}
 	reading
+}
+
+// A scratch is memory for reading records.
+type scratch struct {
+	records []byte
+	pages   [askedPages]byte // see mapping
 }
 
 // A reading is what came of reading records.
@@ -32,46 +40,56 @@ const (
 	gapBytes = 4 << 10   // of records that nobody wants between two that are read at a time: more takes longer than another read
 )
 
-// start begins to read items, which have their slots.
-func (s *Store) start(items []item) *flight {
-	if len(items) == 0 {
-		return nil
+// flight returns a flight without items, with the memory of one that has ended if there is one.
+func (s *Store) flight() *flight {
+	n := len(s.landed)
+	if n == 0 {
+		return &flight{}
 	}
-	f := &flight{items: items, done: make(chan struct{})}
-	var file []item
-	var fresh []item
-	for k, it := range items {
-		if k+block < len(items) {
-			simd.Prefetch(unsafe.Pointer(&s.log.where[items[k+block].row]), 1)
+	f := s.landed[n-1]
+	s.landed = s.landed[:n-1]
+	return &flight{items: f.items[:0], file: f.file[:0], fresh: f.fresh[:0], sorted: f.sorted}
+}
+
+// start begins to read the items of a flight, which have their slots.
+func (s *Store) start(f *flight) {
+	if len(f.items) == 0 {
+		s.landed = append(s.landed, f)
+		return
+	}
+	for k, it := range f.items {
+		if k+block < len(f.items) {
+			simd.Prefetch(unsafe.Pointer(&s.log.where[f.items[k+block].row]), 1)
 		}
 		if record := s.pending(it.row); record != nil {
 			s.fill(it.slot, record)
-			s.flags[it.slot] |= dirty
+			*s.word(it.slot) |= dirty
 		} else if at, ok := s.log.find(it.row); ok {
 			it.at = at
-			file = append(file, it)
+			f.file = append(f.file, it)
 		} else {
-			fresh = append(fresh, it)
+			f.fresh = append(f.fresh, it)
 		}
-		s.flags[it.slot] |= flying
+		*s.word(it.slot) |= flying
 	}
-	s.flights = append(s.flights, f)
+	s.flights, f.done = append(s.flights, f), make(chan struct{})
 	go func() {
 		defer close(f.done)
-		f.reading = s.readAll(file, func(it item, record []byte) { s.fill(it.slot, record) }, func() {
-			for _, it := range fresh {
+		f.reading = s.readAll(f.file, &f.sorted, func(it item, record []byte) { s.fill(it.slot, record) }, func() {
+			for _, it := range f.fresh {
 				s.fresh(it.slot, it.row)
 			}
 		})
 	}()
-	return f
 }
 
-// readAll reads items, several at a time, and calls take for each, on several goroutines; meanwhile it calls also.
-func (s *Store) readAll(items []item, take func(it item, record []byte), also func()) (all reading) {
+// readAll reads items, several at a time, and calls take for each, on several goroutines; meanwhile it calls also. It changes the
+// order of items, for which it needs as much memory.
+func (s *Store) readAll(items []item, memory *[]item, take func(it item, record []byte), also func()) (all reading) {
 	var mu sync.Mutex // guards all
 	var running sync.WaitGroup
-	items = inOrder(items)
+	*memory = slices.Grow((*memory)[:0], len(items))[:len(items)]
+	items = inOrder(items, *memory)
 	n := max(fewItems, (len(items)+readers-1)/readers)
 	for its := range slices.Chunk(items, n) {
 		running.Go(func() {
@@ -86,14 +104,13 @@ func (s *Store) readAll(items []item, take func(it item, record []byte), also fu
 	return all
 }
 
-// inOrder sorts items by at, a digit after the other from the lowest on, and returns them; it changes items.
-func inOrder(items []item) []item {
+// inOrder sorts items by at, a digit after the other from the lowest on, and returns them; it changes items and other, which are as long.
+func inOrder(items, other []item) []item {
 	const digit = 11
 	most := 0
 	for _, it := range items {
 		most = max(most, it.at)
 	}
-	other := make([]item, len(items))
 	for shift := 0; most>>shift > 0; shift += digit {
 		var begin [1<<digit + 1]int // of those with each digit
 		for _, it := range items {
@@ -126,22 +143,22 @@ func minRow(items []item) int {
 
 // read reads items, sorted by at, those that lie close to each other at once.
 func (s *Store) read(items []item, take func(it item, record []byte)) (all reading) {
-	all.bytes, items = s.readMapped(items, take)
-	buffer, _ := s.buffers.Get().(*[]byte)
-	if buffer == nil {
-		buffer = new([]byte)
+	m, _ := s.scratch.Get().(*scratch)
+	if m == nil {
+		m = new(scratch)
 	}
-	defer s.buffers.Put(buffer)
+	defer s.scratch.Put(m)
+	all.bytes, items = s.readMapped(items, &m.pages, take)
 	for len(items) > 0 {
 		n, first := 1, items[0].at
 		for n < len(items) && (items[n].at-items[n-1].at-1)*s.record <= gapBytes && (items[n].at+1-first)*s.record <= runBytes {
 			n++
 		}
 		size := (items[n-1].at + 1 - first) * s.record
-		if cap(*buffer) < size {
-			*buffer = make([]byte, max(size, runBytes))
+		if cap(m.records) < size {
+			m.records = make([]byte, max(size, runBytes))
 		}
-		b := (*buffer)[:size]
+		b := m.records[:size]
 		err := s.readRecords(b, first, items[n-1].row)
 		all.bytes += size
 		for _, it := range items[:n] {
@@ -164,10 +181,9 @@ func (s *Store) read(items []item, take func(it item, record []byte)) (all readi
 	return all
 }
 
-// load reads items now.
-func (s *Store) load(items []item) error {
-	f := s.start(items)
-	if f == nil {
+// load reads the items of a flight now.
+func (s *Store) load(f *flight) error {
+	if s.start(f); len(f.items) == 0 {
 		return nil
 	}
 	if err := s.await(f.done, f.items[0].row, "reading"); err != nil {
@@ -197,11 +213,12 @@ func (s *Store) settle(f *flight) error {
 		}
 	}
 	for _, it := range f.items {
-		s.flags[it.slot] &^= flying
+		*s.word(it.slot) &^= flying
 	}
 	for _, it := range f.failed {
-		s.tags[it.slot], s.flags[it.slot] = 0, 0
+		s.empty(it.slot)
 	}
 	s.stats.BytesRead += f.bytes
+	s.landed = append(s.landed, f)
 	return f.err
 }

@@ -30,13 +30,13 @@ func (s *Store) mapFile() {
 
 // readMapped reads those of the items, sorted by at, that lie close to each other and in the system's cache, and calls take for each.
 // It returns the others, in order, and those whose records are damaged, for read to say so.
-func (s *Store) readMapped(items []item, take func(it item, record []byte)) (bytes int, rest []item) {
+// pages is memory for it.
+func (s *Store) readMapped(items []item, pages *[askedPages]byte, take func(it item, record []byte)) (bytes int, rest []item) {
 	m := s.mapped
 	if m == nil {
 		return 0, items
 	}
 	page := os.Getpagesize()
-	var pages [askedPages]byte
 	for len(items) > 0 {
 		n, first := 1, items[0].at*s.record/page
 		for n < len(items) && (items[n].at-items[n-1].at)*s.record <= nearPages*page && (items[n].at+1)*s.record <= (first+askedPages)*page {

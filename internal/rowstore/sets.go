@@ -8,61 +8,74 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
+// A set is Ways slots: what is known of them lies in two lines of a processor's cache.
+type set struct {
+	tags  [Ways]uint32 // by slot: its row plus one, 0: none
+	words [Ways]uint32 // by slot, from the highest bits on: how often it was used, the call that wanted it last, flags; 0: it has no row
+}
+
+// The flags of a slot.
+const (
+	dirty  = 1 << iota // it differs from the file
+	flying             // it is being read
+	ahead              // it was prefetched and not used yet
+	guest              // it is in the second set that its row may be in
+	oneCall
+	flags = oneCall - 1
+)
+
+const (
+	oneUse   = 1 << 24 // uses are halved now and then
+	mostUses = math.MaxUint32 / oneUse
+	lastCall = oneUse/oneCall - 1 // then calls are counted anew
+)
+
+// A setState is what else is known of a set.
+type setState struct {
+	misses uint8 // since its uses were halved
+	away   uint8 // how many rows have it as their first set and are in their second; math.MaxUint8: as many or more
+}
+
+func (s *Store) tag(slot int) *uint32 { return &s.sets[uint(slot)/Ways].tags[uint(slot)%Ways] }
+
+func (s *Store) word(slot int) *uint32 { return &s.sets[uint(slot)/Ways].words[uint(slot)%Ways] }
+
 // setsOf returns the two sets that a row may be in.
 func (s *Store) setsOf(row int) (a, b int) {
 	h := uint64(row+1) * 0x9e3779b97f4a7c15 // the finalizer of MurmurHash3, after the golden ratio
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	h ^= h >> 33
-	first, _ := bits.Mul64(h, uint64(s.sets))
-	second, _ := bits.Mul64(h<<32, uint64(s.sets))
+	first, _ := bits.Mul64(h, uint64(len(s.sets)))
+	second, _ := bits.Mul64(h<<32, uint64(len(s.sets)))
 	return int(first), int(second)
 }
 
-// look brings what find reads for rows into the processor's cache.
-func (s *Store) look(rows []int64) {
-	for _, row := range rows {
-		a, b := s.setsOf(int(row))
-		simd.Prefetch(unsafe.Pointer(&s.tags[a*Ways]), 1)
-		simd.Prefetch(unsafe.Pointer(&s.tags[b*Ways]), 1)
-	}
-}
-
-// approachGuesses brings what search reads for rows into the processor's cache: it looks first where they may be.
-func (s *Store) approachGuesses(rows, slots []int64) {
-	for i, slot := range slots[:len(rows)] {
-		if slot < 0 {
-			s.look(rows[i : i+1])
-			continue
+// look brings what find and place read for rows into the processor's cache; slots[i] is where rows[i] may be, -1 if that is not known.
+func (s *Store) look(rows, slots []int64) {
+	for i, row := range rows {
+		at := int(slots[i]) / Ways
+		if slots[i] < 0 {
+			at, _ = s.setsOf(int(row))
 		}
-		simd.Prefetch(unsafe.Pointer(&s.tags[slot]), 1)
-		simd.Prefetch(unsafe.Pointer(&s.stamps[slot]), 1)
+		simd.Prefetch(unsafe.Pointer(&s.sets[at]), int(unsafe.Sizeof(set{})))
 	}
-}
-
-// approach brings what place and start read for a row into the processor's cache.
-func (s *Store) approach(row int) {
-	a, b := s.setsOf(row)
-	for _, at := range [2]int{a * Ways, b * Ways} {
-		simd.Prefetch(unsafe.Pointer(&s.stamps[at]), 1)
-		simd.Prefetch(unsafe.Pointer(&s.uses[at]), 1)
-		simd.Prefetch(unsafe.Pointer(&s.flags[at]), 1)
-	}
-	simd.Prefetch(unsafe.Pointer(&s.log.where[row]), 1)
 }
 
 // find returns the slot of a row; ok is false if it has none.
 func (s *Store) find(row int) (slot int, ok bool) {
 	tag := uint32(row) + 1
 	a, b := s.setsOf(row)
-	for i, t := range (*[Ways]uint32)(s.tags[a*Ways:]) {
+	for i, t := range &s.sets[a].tags {
 		if t == tag {
 			return a*Ways + i, true
 		}
 	}
-	for i, t := range (*[Ways]uint32)(s.tags[b*Ways:]) {
-		if t == tag {
-			return b*Ways + i, true
+	if s.states[a].away > 0 {
+		for i, t := range &s.sets[b].tags {
+			if t == tag {
+				return b*Ways + i, true
+			}
 		}
 	}
 	return 0, false
@@ -72,90 +85,134 @@ func (s *Store) find(row int) (slot int, ok bool) {
 // this call wants or that are being read.
 func (s *Store) place(row int) (slot int, ok bool) {
 	a, b := s.setsOf(row)
-	if slot, ok = s.least(a, b); !ok {
+	slot, worth := s.least(a)
+	if worth >= needed {
+		if other, its := s.least(b); its < worth {
+			slot, worth = other, its
+		}
+	}
+	if worth == math.MaxUint64 {
 		return 0, false
 	}
 	s.age(slot / Ways)
-	if s.flags[slot]&dirty != 0 {
+	if *s.word(slot)&dirty != 0 {
 		s.leave(slot)
 	}
-	s.tags[slot], s.stamps[slot], s.uses[slot], s.flags[slot] = uint32(row)+1, s.call, 1, 0
+	s.empty(slot)
+	s.occupy(slot, row, a, oneUse|s.call*oneCall)
 	return slot, true
 }
 
-// least returns the slot of some sets to take first; ok is false if this call needs all, or they
-// are being read.
-func (s *Store) least(sets ...int) (slot int, ok bool) {
-	const inSet = 4                 // bits of a slot's place in its set
-	least := uint64(math.MaxUint64) // what it is worth, then its place: so a minimum needs no branch
-	for k, set := range sets {
-		first := set * Ways
-		tags, stamps := (*[Ways]uint32)(s.tags[first:]), (*[Ways]uint32)(s.stamps[first:])
-		uses, flags := (*[Ways]uint8)(s.uses[first:]), (*[Ways]uint8)(s.flags[first:])
-		for i := range Ways {
-			if stamps[i] == s.call && tags[i] != 0 || flags[i]&flying != 0 {
-				continue
-			}
-			least = min(least, (s.worth(tags[i], stamps[i], uses[i], flags[i])<<1|uint64(k))<<inSet|uint64(i))
+// occupy puts a row, whose first set is given, into a slot that has none.
+func (s *Store) occupy(slot, row, first int, word uint32) {
+	if first != slot/Ways {
+		word |= guest
+		if away := &s.states[first].away; *away < math.MaxUint8 {
+			*away++
 		}
 	}
-	if least == math.MaxUint64 {
-		return 0, false
+	*s.tag(slot), *s.word(slot) = uint32(row)+1, word
+}
+
+// empty takes its row from a slot, if it has one.
+func (s *Store) empty(slot int) {
+	if *s.word(slot)&guest != 0 {
+		a, _ := s.setsOf(int(*s.tag(slot)) - 1)
+		if away := &s.states[a].away; *away < math.MaxUint8 {
+			*away--
+		}
 	}
-	return sets[least>>inSet&1]*Ways + int(least&(Ways-1)), true
+	*s.tag(slot), *s.word(slot) = 0, 0
+}
+
+// needed is added to what a slot is worth whose row is needed in this step or the next one.
+const needed = 1 << 32
+
+// least returns the slot of a set to take first and what it is worth; math.MaxUint64 if this call needs all, or they are being read.
+func (s *Store) least(at int) (slot int, worth uint64) {
+	words := &s.sets[at].words
+	least := uint32(math.MaxUint32)
+	for i, w := range words {
+		least = min(least, w&^flags|uint32(i)) // a minimum needs no branch
+	}
+	if worth = s.worth(words[least%Ways]); worth >= needed { // else it is the least of those that are not needed
+		worth, least = math.MaxUint64, 0
+		for i, w := range words {
+			if its := s.worth(w); its < worth {
+				worth, least = its, uint32(i)
+			}
+		}
+	}
+	return at*Ways + int(least%Ways), worth
+}
+
+// worth returns what a slot with that word is worth.
+func (s *Store) worth(word uint32) uint64 {
+	call, since := word%oneUse/oneCall, s.since
+	if since == 0 {
+		since = lastCall + 1 // no step has ended: none is kept for this one
+	}
+	switch {
+	case call == s.call || word&flying != 0:
+		return math.MaxUint64
+	case call >= since || word&ahead != 0 && call >= s.before:
+		return needed | uint64(word&^flags)
+	}
+	return uint64(word &^ flags)
 }
 
 // move moves a row that this call wants from a set of another row to the other one that it may be
 // in; ok is false if there is no such. So a call may want nearly as many rows as there are slots.
 func (s *Store) move(other int) (ok bool) {
 	a, b := s.setsOf(other)
-	for _, set := range [2]int{a, b} {
-		for from := set * Ways; from < (set+1)*Ways; from++ {
-			if s.flags[from]&flying != 0 {
+	for _, at := range [2]int{a, b} {
+		for from := at * Ways; from < (at+1)*Ways; from++ {
+			if *s.word(from)&flying != 0 {
 				continue
 			}
-			c, d := s.setsOf(int(s.tags[from]) - 1)
-			if c == d || c+d-set == a || c+d-set == b {
+			row := int(*s.tag(from)) - 1
+			c, d := s.setsOf(row)
+			if c == d || c+d-at == a || c+d-at == b {
 				continue
 			}
-			to, ok := s.least(c + d - set)
-			if !ok {
+			to, worth := s.least(c + d - at)
+			if worth == math.MaxUint64 {
 				continue
 			}
-			if s.flags[to]&dirty != 0 {
+			if *s.word(to)&dirty != 0 {
 				s.leave(to)
 				s.evict()
 			}
 			for _, f := range s.fields {
 				copy(f.memory[to*f.width:(to+1)*f.width], f.memory[from*f.width:])
 			}
-			s.tags[to], s.stamps[to], s.uses[to], s.flags[to] = s.tags[from], s.stamps[from], s.uses[from], s.flags[from]
-			s.tags[from], s.flags[from] = 0, 0
+			word := *s.word(from) &^ guest
+			s.empty(from)
+			s.empty(to)
+			s.occupy(to, row, c, word)
 			return true
 		}
 	}
 	return false
 }
 
-// worth says which slot to take first: the least.
-func (s *Store) worth(tag, stamp uint32, uses, flags uint8) uint64 {
-	if tag == 0 {
-		return 0
-	}
-	w := uint64(uses)<<32 | uint64(stamp)
-	if stamp >= s.since || stamp >= s.before && flags&ahead != 0 {
-		w |= 1 << 40 // this step or the next one needs it
-	}
-	return w
-}
-
 // age halves the uses of a set after eight times as many misses as it has slots: of rows that are used seldom it takes long to
 // see which are used more, and what was used often once need not be so for ever.
-func (s *Store) age(set int) {
-	if s.misses[set]++; s.misses[set] == 8*Ways {
-		s.misses[set] = 0
-		for at := set * Ways; at < (set+1)*Ways; at++ {
-			s.uses[at] /= 2
+func (s *Store) age(at int) {
+	if s.states[at].misses++; s.states[at].misses == 8*Ways {
+		s.states[at].misses = 0
+		for i, w := range &s.sets[at].words {
+			s.sets[at].words[i] = w/oneUse/2*oneUse | w%oneUse
 		}
 	}
+}
+
+// countAnew forgets which calls wanted the rows, so that calls can be counted from 1 again.
+func (s *Store) countAnew() {
+	for i := range s.sets {
+		for j := range s.sets[i].words {
+			s.sets[i].words[j] &^= lastCall * oneCall
+		}
+	}
+	s.call, s.since, s.before = 0, 0, 0
 }

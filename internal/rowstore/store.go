@@ -4,8 +4,9 @@
 //
 // The memory is that of the caller: a list of slots for each field. Hold brings rows into slots,
 // where the caller reads and changes them, Prefetch does so in the background. A row is in one of
-// two sets of 16 slots, which a hash of its number names. The row that goes when both are full is
-// the least used one, and of equals the one that was wanted last the longest ago.
+// two sets of 16 slots, which a hash of its number names. The row that goes when the first is full is
+// the least used one of it, and of equals the one that was wanted last the longest ago; if this step or the
+// next one needs all of them, it is the least used one of both.
 //
 // The file is scratch: it has no name once it is made, and is gone when the process ends, however
 // that happens. A row that was never changed is not in it; its first bytes are computed. Rows that lose their slots
@@ -16,7 +17,7 @@ package rowstore
 import (
 	"errors"
 	"fmt"
-	"math"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -57,34 +58,25 @@ type Store struct {
 	mapped   *mapping // the file as memory; nil: it is not mapped
 	path     string
 	fields   []field
-	record   int      // bytes of a row in the file
-	sets     int      // Slots/Ways
-	tags     []uint32 // by slot: its row plus one, 0: none
-	stamps   []uint32 // by slot: the call that wanted it last
-	uses     []uint8  // by slot: how often it was used, halved now and then
-	flags    []uint8  // by slot
-	misses   []uint8  // by set: since its uses were halved
-	log      *log     // where the file has rows; nil before the first use
-	call     uint32   // the number of this call
-	since    uint32   // the call after the last Change: what was wanted since is kept if possible
-	before   uint32   // the call after the Change before
+	record   int // bytes of a row in the file
+	sets     []set
+	states   []setState
+	log      *log   // where the file has rows; nil before the first use
+	call     uint32 // the number of this call
+	since    uint32 // the call after the last Change: what was wanted since is kept if possible
+	before   uint32 // the call after the Change before
 	flights  []*flight
+	landed   []*flight // those that have ended, whose memory is used again
 	out      *batch    // rows that lost their slots in this call
 	leaving  []leaving // rows that lost their slots since, and are still in their memory
-	buffers  sync.Pool // of *[]byte: the memory of readings
+	scratch  sync.Pool // of *scratch
 	batches  []*batch  // rows to write, oldest first, of which the first is being written
-	spare    [][]byte  // empty: the memory of batches that have been written
+	written  []*batch  // those that have been written, whose memory is used again
+	spare    [][]byte  // their data, and that of cleanings
 	cleaning *cleaning // nil: no segment is being read
-	missing  []int     // of Prefetch
+	missing  []int     // memory for search and Prefetch
 	stats    Stats
 }
-
-// The flags of a slot.
-const (
-	dirty  = 1 << iota // it differs from the file
-	flying             // it is being read
-	ahead              // it was prefetched and not used yet
-)
 
 // Stats count what a Store has done.
 type Stats struct {
@@ -127,8 +119,7 @@ func New(c Config) (*Store, error) {
 	if c.Files == nil {
 		c.Files = osFiles{}
 	}
-	s := &Store{c: c, sets: c.Slots / Ways, tags: make([]uint32, c.Slots), stamps: make([]uint32, c.Slots), uses: make([]uint8, c.Slots),
-		flags: make([]uint8, c.Slots), misses: make([]uint8, c.Slots/Ways), record: endBytes}
+	s := &Store{c: c, sets: make([]set, c.Slots/Ways), states: make([]setState, c.Slots/Ways), record: endBytes}
 	var err error
 	if s.file, s.path, err = c.Files.Create(c.Folder); err != nil {
 		return nil, &Error{Table: c.Table, Row: -1, File: c.Folder, Err: err}
@@ -178,9 +169,8 @@ func (s *Store) Close() error {
 
 // begin begins a call.
 func (s *Store) begin() {
-	if s.call == math.MaxUint32 {
-		clear(s.stamps)
-		s.call, s.since, s.before = 0, 0, 0
+	if s.call == lastCall {
+		s.countAnew()
 	}
 	if s.log == nil {
 		s.log = newLog(s.c.Rows, s.record)
@@ -191,7 +181,7 @@ func (s *Store) begin() {
 
 const (
 	block = 32 // for how many rows the search begins at a time
-	early = 8  // how many rows before one its sets are brought into the processor's cache
+	early = 8  // how many records before one is read it is brought into the processor's cache
 )
 
 // Hold brings rows, counted from 0, into slots and sets slots[i] to that of rows[i]. They stay there
@@ -211,13 +201,10 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 		return err
 	}
 	s.relocate()
-	items := make([]item, 0, len(missing))
+	f := s.flight()
 	full, moved := false, false
 	ascending := isAscending(rows)
-	for k, i := range missing {
-		if k+early < len(missing) {
-			s.approach(int(rows[missing[k+early]]))
-		}
+	for _, i := range missing {
 		row, slot, ok := int(rows[i]), 0, false
 		if !ascending { // it may occur twice
 			slot, ok = s.find(row)
@@ -226,7 +213,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 			slot, ok = s.place(row)
 			if !ok && len(s.flights) > 0 { // what is being read may take its place
 				if err := s.land(); err != nil {
-					return s.forget(items, err)
+					return s.forget(f.items, err)
 				}
 				slot, ok = s.place(row)
 			}
@@ -241,7 +228,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				full = true
 				continue
 			}
-			items = append(items, item{row: row, slot: slot})
+			f.items = append(f.items, item{row: row, slot: slot})
 		}
 		slots[i] = int64(slot)
 	}
@@ -251,28 +238,18 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				slots[i] = int64(slot)
 			}
 		}
-		for i := range items {
-			items[i].slot, _ = s.find(items[i].row)
+		for i, it := range f.items {
+			f.items[i].slot, _ = s.find(it.row)
 		}
 	}
 	err = s.write()
-	if failed := s.load(items); err == nil { // while others are written
+	if failed := s.load(f); err == nil { // while others are written
 		err = failed
 	}
 	if err == nil && full {
 		err = ErrFull
 	}
 	return err
-}
-
-// Holds reports whether rows are in slots, as Hold has said: they may have lost them to a Prefetch or to another Hold.
-func (s *Store) Holds(rows, slots []int64) bool {
-	for i, slot := range slots {
-		if s.tags[slot] != uint32(rows[i])+1 || s.flags[slot]&flying != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // isAscending reports whether each row is after the one before, so that none occurs twice.
@@ -289,7 +266,7 @@ func isAscending(rows []int64) bool {
 func (s *Store) forget(items []item, err error) error {
 	for _, it := range items {
 		if slot, ok := s.find(it.row); ok {
-			s.tags[slot], s.flags[slot] = 0, 0
+			s.empty(slot)
 		}
 	}
 	_ = s.write() // what had these slots before; it is tried again
@@ -298,15 +275,16 @@ func (s *Store) forget(items []item, err error) error {
 
 // search finds rows that have a slot, and returns which have none.
 func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error) {
+	missing = s.missing[:0]
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
-		s.approachGuesses(its, slots[first:])
+		s.look(its, slots[first:])
 		for i, row := range its {
 			slot, ok := int(slots[first+i]), true
-			if slot < 0 || s.tags[slot] != uint32(row)+1 {
+			if slot < 0 || *s.tag(slot) != uint32(row)+1 {
 				slot, ok = s.find(int(row))
 			}
-			if ok && s.flags[slot]&flying != 0 {
+			if ok && *s.word(slot)&flying != 0 {
 				if err := s.land(); err != nil {
 					return nil, err
 				}
@@ -319,33 +297,48 @@ func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error)
 				missing = append(missing, first+i)
 				continue
 			}
-			slots[first+i], s.stamps[slot] = int64(slot), s.call
+			slots[first+i] = int64(slot)
+			s.want(slot)
 			if use {
 				s.used(slot)
 			}
 		}
 	}
+	s.missing = missing
 	return missing, nil
+}
+
+// want notes that this call wants the row of a slot.
+func (s *Store) want(slot int) {
+	w := s.word(slot)
+	*w = *w&^(lastCall*oneCall) | s.call*oneCall
 }
 
 // used notes that a row was in memory when it was used.
 func (s *Store) used(slot int) {
 	s.stats.Hits++
-	if s.flags[slot]&ahead != 0 {
+	w := s.word(slot)
+	if *w&ahead != 0 {
 		s.stats.Ahead++
-		s.flags[slot] &^= ahead
+		*w &^= ahead
 	}
-	if s.uses[slot] < math.MaxUint8 {
-		s.uses[slot]++
+	if *w/oneUse < mostUses {
+		*w += oneUse
 	}
 }
 
-// Change notes that the rows in slots have been changed since Hold brought them.
-func (s *Store) Change(slots []int64) {
-	for _, slot := range slots {
-		s.flags[slot] |= dirty
+// Change notes that rows are changed in the slots where Hold has brought them. It returns false if some of them are not there, as they
+// may have lost their slots to a Prefetch or to another Hold: then none is to be changed before another Hold.
+func (s *Store) Change(rows, slots []int64) bool {
+	for i, slot := range slots {
+		w := s.word(int(slot))
+		if *s.tag(int(slot)) != uint32(rows[i])+1 || *w&flying != 0 {
+			return false
+		}
+		*w |= dirty
 	}
 	s.before, s.since = s.since, s.call+1
+	return true
 }
 
 // Prefetch begins to bring rows into slots, and sets slots[i] to where rows[i] will be, -1 if it leaves that to Hold: for
@@ -362,24 +355,22 @@ func (s *Store) Prefetch(rows, slots []int64) {
 	missing := s.missing[:0] // indices of rows
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
-		s.look(its)
+		s.look(its, slots[first:])
 		for i, row := range its {
 			if slot, ok := s.find(int(row)); ok {
-				slots[first+i], s.stamps[slot] = int64(slot), s.call
+				slots[first+i] = int64(slot)
+				s.want(slot)
 			} else {
 				missing = append(missing, first+i)
 			}
 		}
 	}
 	s.missing = missing
-	items := make([]item, 0, min(len(missing), s.c.Slots/2)) // the rows of this step need room too
+	f, most := s.flight(), s.c.Slots/2 // the rows of this step need room too
 	ascending := isAscending(rows)
-	for k, i := range missing {
-		if len(items) == cap(items) {
+	for _, i := range missing {
+		if len(f.items) == most {
 			break
-		}
-		if k+early < len(missing) {
-			s.approach(int(rows[missing[k+early]]))
 		}
 		row, slot, ok := int(rows[i]), 0, false
 		if !ascending { // it may occur twice
@@ -389,14 +380,18 @@ func (s *Store) Prefetch(rows, slots []int64) {
 			if slot, ok = s.place(row); !ok {
 				continue
 			}
-			s.flags[slot] |= ahead
-			items = append(items, item{row: row, slot: slot})
+			*s.word(slot) |= ahead
+			f.items = append(f.items, item{row: row, slot: slot})
 		}
 		slots[i] = int64(slot)
 	}
-	s.stats.Prefetched += len(items)
+	s.stats.Prefetched += len(f.items)
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
-	s.start(items)
+	s.start(f)
+	if runtime.GOMAXPROCS(0) == 1 {
+		// What was begun would run when this goroutine waits, and find colder caches. What the disk keeps waiting does not keep this one.
+		runtime.Gosched()
+	}
 }
 
 // fill sets the fields of a slot from a record.

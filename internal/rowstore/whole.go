@@ -1,6 +1,9 @@
 package rowstore
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // How large the records are, about, that are read or written at a time for whole tables. Those that are read lie anywhere
 // in the log: the more of them are asked for, the nearer they are to each other in the order of the file, and the more
@@ -31,7 +34,7 @@ func (s *Store) ReadRows(number, first int, b []byte) error {
 				fresh = append(fresh, row)
 			}
 		}
-		r := s.readAll(file, func(it item, record []byte) { copy(of(it.row), record[f.at:]) }, func() {
+		r := s.readAll(file, new([]item), func(it item, record []byte) { copy(of(it.row), record[f.at:]) }, func() {
 			for _, row := range fresh {
 				s.freshRecord(scratch, row)
 				copy(of(row), scratch[f.at:])
@@ -49,6 +52,7 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 		return err
 	}
 	f := s.fields[number]
+	derived := slices.ContainsFunc(s.fields, func(f field) bool { return f.begin != nil })
 	buffer := make([]byte, min(s.piece(writeBytes), len(b)/max(f.width, 1))*s.record)
 	return s.pieces(f, first, writeBytes, b, func(row int, its []byte) error {
 		var rows []int   // those that have no slot
@@ -59,19 +63,23 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 		for i := range len(its) / f.width {
 			if slot, held := s.find(row + i); held {
 				copy(f.memory[slot*f.width:], its[i*f.width:(i+1)*f.width])
-				s.flags[slot] |= dirty
+				*s.word(slot) |= dirty
 				continue
 			}
 			at, ok := s.log.find(row + i)
 			if ok && len(s.fields) > 1 {
 				file = append(file, item{row: row + i, slot: len(rows), at: at})
 			} else if !ok {
-				s.freshRecord(record(len(rows)), row+i)
+				if number > 0 || derived {
+					s.freshRecord(record(len(rows)), row+i)
+				} else {
+					clear(record(len(rows))) // its first field is set below
+				}
 				fresh++
 			}
 			rows, places = append(rows, row+i), append(places, at)
 		}
-		r := s.readAll(file, func(it item, from []byte) { copy(record(it.slot), from) }, func() {})
+		r := s.readAll(file, new([]item), func(it item, from []byte) { copy(record(it.slot), from) }, func() {})
 		s.stats.BytesRead += r.bytes
 		if r.err != nil {
 			return r.err
