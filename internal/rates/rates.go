@@ -28,42 +28,49 @@ func Print(ctx context.Context, world *comm.Comm) error {
 	return out.Encode(m)
 }
 
-// Measure measures the machine with the ranks of world at once. It is collective; all ranks get the
-// same.
+// Measure measures the machine with the ranks of world at once; of several hosts it is that of rank 0. It is collective; all ranks get
+// the same.
 func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "all", Size: world.Size()})
 	if err != nil {
 		return nil, err
 	}
 	s := NewStopwatch(ctx, world, mesh.Device())
-	together, err := cores(ctx, world)
+	host, _, err := world.SplitHosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	together, err := cores(ctx, host)
 	if err != nil {
 		return nil, err
 	}
 	// More ranks than cores take turns of some milliseconds, in which each computes as fast as the ranks that run
 	// then. So as many ranks as cores compute here, and with all ranks a kernel takes longer in proportion.
-	running := min(world.Size(), together)
-	s.waits = world.Rank() >= running
+	running := min(host.Size(), together)
+	s.waits = host.Rank() >= running
 	m := &forecast.Machine{Cores: together, Ranks: running, Products: map[string][]forecast.Point{}, Rows: map[string]float64{}}
 	if err := s.kernels(m); err != nil {
 		return nil, err
 	}
 	s.waits = false
-	m = m.For(world.Size())
-	if m.Program, err = s.program(mesh, m.Memory[0].Seconds, float64(world.Size())/float64(running)); err != nil {
+	m = m.For(host.Size())
+	if m.Program, err = s.program(mesh, m.Memory[0].Seconds, float64(host.Size())/float64(running)); err != nil {
 		return nil, err
 	}
-	m.Host, err = s.host()
-	return m, err
+	if m.Host, err = s.host(host); err != nil {
+		return nil, err
+	}
+	of, err := comm.BroadcastObject(ctx, world, *m, 0)
+	return &of, err
 }
 
-// cores returns how many cores the ranks have together, each bound to some or all of them to the same.
-func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
+// cores returns how many cores the ranks of a host have together, each bound to some or all of them to the same.
+func cores(ctx context.Context, host *comm.Comm) (n int, err error) {
 	own, err := affinity()
 	if err != nil {
 		return 0, err
 	}
-	if err := comm.AllReduce(ctx, world, own, comm.Or); err != nil {
+	if err := comm.AllReduce(ctx, host, own, comm.Or); err != nil {
 		return 0, err
 	}
 	for _, word := range own {
@@ -99,9 +106,13 @@ func (s *Stopwatch) program(mesh *dtensor.Mesh, alone, turns float64) (float64, 
 
 // host measures how ranks of a host come together, and how they copy from each other. As in a step they come from kernels, of which
 // none ends at the same time on all, and no near cache has what they copy.
-func (s *Stopwatch) host() (l forecast.Link, err error) {
-	n := s.world.Size()
-	if n == 1 {
+func (s *Stopwatch) host(host *comm.Comm) (l forecast.Link, err error) {
+	n := host.Size()
+	most := []int{n}
+	if err := comm.AllReduce(s.ctx, s.world, most, comm.Max); err != nil {
+		return l, err
+	}
+	if most[0] == 1 {
 		return forecast.Link{Latency: 1e-6, Bandwidth: 5e9}, nil // there is nobody to exchange with
 	}
 	const each = 1 << 18 // elements that a rank hands in
@@ -111,7 +122,7 @@ func (s *Stopwatch) host() (l forecast.Link, err error) {
 	parts := far(from, each/4)
 	work := func() error { x := parts(); tensor.BinaryTo(x[0], kernel.OpAdd, x[0], x[1]); return nil }
 	srcs, dsts := far(from, each), far(to, each*n)
-	meet := func() error { return comm.Barrier(s.ctx, s.world) }
+	meet := func() error { return comm.Barrier(s.ctx, host) }
 	t, err := s.Each(meet, work, func() error {
 		if err := work(); err != nil {
 			return err
@@ -119,7 +130,7 @@ func (s *Stopwatch) host() (l forecast.Link, err error) {
 		return meet()
 	}, func() error {
 		src, dst := srcs()[0], dsts()[1]
-		return s.world.Do(s.ctx, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Buffer{Ptr: dst.Ptr(), Count: each * n, DType: comm.Float32},
+		return host.Do(s.ctx, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Buffer{Ptr: dst.Ptr(), Count: each * n, DType: comm.Float32},
 			Src: comm.Buffer{Ptr: src.Ptr(), Count: each, DType: comm.Float32}})
 	})
 	l.Latency = max(t[0], t[2]-t[1])
