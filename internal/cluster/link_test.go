@@ -98,6 +98,26 @@ func TestLinkIsPredicted(t *testing.T) {
 	}
 }
 
+// Two ranks on two hosts, each with one core, measure the machine of the first: one rank on one core.
+func TestRatesOfTwoHosts(t *testing.T) {
+	need(t, "mpirun.openmpi", "taskset")
+	c := up(t, 2)
+	build(t, c.dir)
+	for k, h := range c.hosts {
+		c.bind(h, k%runtime.NumCPU())
+	}
+	rates := slices.Concat(openmpi, []string{"-np", "2", "--map-by", "node", "bin/gorun", "rates"})
+	out, err := c.run(c.hosts[0], 4*time.Minute, nil, rates...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{`"cores": 1,`, `"ranks": 1,`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s is not in\n%s", want, out)
+		}
+	}
+}
+
 // linked starts two hosts with the cable, each on a core of its own, and builds what they run. It returns the folder that both have, the
 // command by which Open MPI starts ranks on them, and a function that runs a command on the first.
 func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string) string) {
@@ -137,8 +157,9 @@ func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string)
 			t.Fatalf("%v says %q, want one core", on, out)
 		}
 	}
-	// Open MPI would bind the ranks of both hosts to the first core.
-	mpirun = strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,vader,self " +
-		"--mca btl_tcp_if_include eth0 --bind-to none --host node1:2,node2:2")
-	return c.dir, mpirun, run
+	return c.dir, slices.Clone(openmpi), run
 }
+
+// openmpi starts ranks on two hosts. Without --bind-to none those of both would have the first core.
+var openmpi = strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 " +
+	"--mca btl tcp,vader,self --mca btl_tcp_if_include eth0 --bind-to none --host node1:2,node2:2")
