@@ -140,19 +140,44 @@ func (p *planning) plan(args []string) (*forecast.Report, error) {
 		for r := range q.Size {
 			q.Run = append(q.Run, r)
 		}
-		return p.start(args, &q)
+	} else {
+		first := q
+		first.Run, first.Steps = []int{0, q.Size - 1}, 1
+		r, err := p.start(args, &first)
+		if err != nil {
+			return nil, err
+		}
+		q.Predicted = r.Predicted
+		if q.Run, q.Grid, err = forecast.Choose(q.Size, r.Meshes, p.extra); err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
 	}
-	first := q
-	first.Run, first.Steps = []int{0, q.Size - 1}, 1
-	r, err := p.start(args, &first)
+	note := ""
+	if m := q.Machine; m != nil && m.Program > 0 {
+		q.Machine, note = p.itself(args, q)
+	}
+	r, err := p.start(args, &q)
 	if err != nil {
 		return nil, err
 	}
-	q.Predicted = r.Predicted
-	if q.Run, q.Grid, err = forecast.Choose(q.Size, r.Meshes, p.extra); err != nil {
-		return nil, fmt.Errorf("plan: %w", err)
+	r.Machine = q.Machine
+	if note != "" {
+		r.Notes = append(r.Notes, note)
 	}
-	return p.start(args, &q)
+	return r, nil
+}
+
+// itself runs one rank of the program for what its steps take beside kernels and calls, and returns the machine with that. If it
+// cannot be found, the machine is as it was, and the note says so.
+func (p *planning) itself(args []string, q forecast.Request) (m *forecast.Machine, note string) {
+	q.Run, q.Grid, q.Itself = []int{0}, nil, true
+	alone := *p
+	alone.stderr = io.Discard
+	r, err := alone.start(args, &q)
+	if err != nil || r.Itself == nil {
+		return q.Machine, "what the program takes beside kernels is that of small operators: one rank alone makes no steps"
+	}
+	return q.Machine.Of(r.Itself), ""
 }
 
 // predict adds the time of a step to a report, and writes its trace if path is not "".
@@ -166,7 +191,7 @@ func (p *planning) predict(r *forecast.Report, path string) (err error) {
 		return nil
 	}
 	var s *forecast.Simulation
-	r.Machine, r.Net = p.request.Machine, p.net
+	r.Net = p.net
 	s, r.Time = forecast.Simulate(r, p.net)
 	switch {
 	case r.Time == nil:

@@ -76,7 +76,7 @@ func writeTime(w io.Writer, r *forecast.Report) {
 }
 
 // leftOut is what no predicted time has.
-const leftOut = "left out: the program's own code, such as making a batch, garbage collection, and what other programs take of the cores"
+const leftOut = "left out: what other programs take of the cores"
 
 // levels describes the levels above the host.
 func levels(net forecast.Net) (text string) {

@@ -45,6 +45,7 @@ type forecaster struct {
 	groups map[string]*group // by name of the communicator
 	meshes []*forecast.Mesh
 	number atomic.Int64 // of the step
+	clock  *clock       // nil: time is predicted
 	stop   bool         // it has told the program to
 
 	predicted []float64 // what Predict has returned
@@ -52,10 +53,9 @@ type forecaster struct {
 
 // A step is what a rank does from one mark to the next.
 type step struct {
-	calls     map[forecast.Call]*forecast.Call // by what is the same of those that are alike
-	kernels   map[string]*forecast.Kernel      // by name
-	operators int                              // since the event before
-	line      line
+	calls   map[forecast.Call]*forecast.Call // by what is the same of those that are alike
+	kernels map[string]*forecast.Kernel      // by name
+	line    line
 }
 
 // runForecast runs f on the ranks of a request, each a goroutine, and reports what a step of them
@@ -78,6 +78,9 @@ func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) erro
 		one := newRank(job.Job{Rank: q.Run[i], Size: q.Size, LocalRank: q.Run[i], LocalSize: q.Size}, r.launch)
 		one.goroutines = shared
 		w := &forecaster{request: q, end: end, rank: one, groups: map[string]*group{}}
+		if q.Itself {
+			w.clock = new(clock)
+		}
 		w.dev = meta.New(meta.Config{Read: w.read, Updated: w.updated})
 		end.Use(w.dev.Numberless, func() int { return int(w.number.Load()) })
 		one.forecast, ranks[i] = w, w
@@ -95,7 +98,11 @@ func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) erro
 	if status = int(failed.Load()); status != 0 {
 		return status
 	}
-	if err := json.NewEncoder(out).Encode(report(q, ranks)); err != nil {
+	said := &forecast.Report{Size: q.Size, Itself: ranks[0].clock.found()}
+	if !q.Itself {
+		said = report(q, ranks)
+	}
+	if err := json.NewEncoder(out).Encode(said); err != nil {
 		fmt.Fprintf(os.Stderr, "runtime: the report for gorun plan: %v\n", err)
 		return 1
 	}
@@ -106,34 +113,26 @@ func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) erro
 func (w *forecaster) watch() {
 	world := w.rank.world
 	world.Internals().Attr(forecast.Key{}, func() any { return w })
-	world.Internals().Attr(observe.Key{}, func() any { return observe.Observer(w) }) // else gradients have no lines
+	if w.clock == nil {
+		world.Internals().Attr(observe.Key{}, func() any { return observe.Observer(w) }) // else gradients have no lines
+	}
 	world.Observe(w.called)
 }
 
-// Span counts an operator, or the gradient of one.
-func (w *forecaster) Span(kind observe.Kind, _ string, _ []uintptr, _ time.Time) {
-	if kind == observe.Program {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.steps) > 0 {
-		w.steps[len(w.steps)-1].operators++
-	}
-}
-
-// Metric and Layout keep nothing: nothing has a value.
-func (w *forecaster) Metric(string, float64) {}
-func (w *forecaster) Layout(*observe.Layout) {}
+// Span, Metric and Layout keep nothing: nothing is computed, and has a value.
+func (w *forecaster) Span(observe.Kind, string, []uintptr, time.Time) {}
+func (w *forecaster) Metric(string, float64)                          {}
+func (w *forecaster) Layout(*observe.Layout)                          {}
 
 // called counts a call.
 func (w *forecaster) called(e *comm.Event) {
-	if e.Waits {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.steps) == 0 {
+	if w.timed() {
+		w.clock.called(e)
+		return
+	}
+	if e.Waits || len(w.steps) == 0 {
 		return
 	}
 	s := w.steps[len(w.steps)-1]
@@ -177,7 +176,9 @@ func (w *forecaster) mark(by int) {
 	if w == nil {
 		return
 	}
-	goruntime.GC() // what the step before has left behind is not the memory of this one
+	if w.clock == nil {
+		goruntime.GC() // what the step before has left behind is not the memory of this one
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if by < w.by {
@@ -185,6 +186,13 @@ func (w *forecaster) mark(by int) {
 	}
 	if by > w.by {
 		w.by, w.steps = by, nil
+		if w.clock != nil {
+			w.clock.begun = 0
+		}
+	}
+	if w.clock != nil {
+		w.lap()
+		return
 	}
 	w.close()
 	w.steps = append(w.steps, newStep())
@@ -212,7 +220,7 @@ func (w *forecaster) enough() bool {
 	if w.by == byStopping {
 		made-- // the step that has just begun
 	}
-	w.stop = w.stop || made >= w.request.Steps
+	w.stop = w.stop || w.timed() && w.clock.enough() || w.clock == nil && made >= w.request.Steps
 	return w.stop
 }
 
@@ -223,14 +231,17 @@ var errEnough = errors.New("gorun plan has seen enough steps")
 func (w *forecaster) updated(time int) error {
 	w.mu.Lock()
 	by, begun := w.by, len(w.steps)
+	if w.clock != nil {
+		begun = w.clock.begun
+	}
 	w.mu.Unlock()
-	if by > byUpdate && time <= w.request.Steps+1 {
+	if by > byUpdate && (w.clock != nil || time <= w.request.Steps+1) {
 		return nil
 	}
 	if by <= byUpdate && time > begun {
 		w.mark(byUpdate)
 	}
-	if time > w.request.Steps+1 {
+	if w.clock != nil && w.enough() || w.clock == nil && time > w.request.Steps+1 {
 		return errEnough
 	}
 	return nil

@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	goruntime "runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 
 	"github.com/gorun-spmd/gorun/comm/mpi"
 )
@@ -198,5 +202,46 @@ func TestForecastPredicts(t *testing.T) {
 		return steps(ctx, world, func(int) error { return nil })
 	}); status != 0 {
 		t.Error(said)
+	}
+}
+
+// Where a rank is asked what the program takes itself, that is what its thread takes beside calls and kernels that
+// compute, and what another thread takes.
+func TestForecastOfItself(t *testing.T) {
+	spin := func(pause time.Duration) {
+		for start := threadTime(); threadTime()-start < pause; {
+		}
+	}
+	const own, load = 2 * time.Millisecond, 5 * time.Millisecond
+	q := forecast.Request{Size: 4096, Run: []int{0}, Steps: 3, Itself: true}
+	r, said, status := forecastOf(t, q, func(ctx context.Context, world *comm.Comm) error {
+		dev := world.Internals().Attr(tensor.OpenerKey{}, func() any { return nil }).(func() tensor.Device)()
+		ids, floats := tensor.Zeros(dev, tensor.Int64, 1<<22), tensor.Zeros(dev, tensor.Float32, 1<<22)
+		var loading sync.WaitGroup
+		defer loading.Wait()
+		return steps(ctx, world, func(int) error {
+			loading.Wait()
+			loading.Go(func() {
+				goruntime.LockOSThread()
+				defer goruntime.UnlockOSThread()
+				spin(load)
+			})
+			tensor.BinaryTo(ids, kernel.OpAdd, ids, ids) // takes longer than all else
+			tensor.BinaryTo(floats, kernel.OpAdd, floats, floats)
+			spin(own)
+			return comm.AllReduce(ctx, world, make([]float64, 10), comm.Sum)
+		})
+	})
+	if status != 0 || said != "" || r.Itself == nil {
+		t.Fatalf("status %d, %+v: %s", status, r, said)
+	}
+	if i := r.Itself; i.Kernels != 2 || i.Seconds < 0.9*own.Seconds() || i.Seconds > 1.5*own.Seconds() || i.Others < 0.9*load.Seconds() ||
+		i.Others > 10*load.Seconds() {
+		t.Errorf("got %+v, want %v and beside it %v", i, own, load)
+	}
+	// A program that makes no steps has none to time.
+	r, said, status = forecastOf(t, q, func(context.Context, *comm.Comm) error { return nil })
+	if status != 0 || r.Itself != nil {
+		t.Errorf("status %d, %+v: %s", status, r.Itself, said)
 	}
 }

@@ -71,8 +71,8 @@ func (l *line) add(key forecast.Call, e *comm.Event, g *group, seconds float64) 
 	l.Events = append(l.Events, forecast.Event{Compute: seconds, Call: call, Group: at, Bytes: e.Bytes, Peer: e.Peer})
 }
 
-// operators is the name under which operators are listed among the kernels.
-const operators = "operators"
+// itself is the name under which the program itself is listed among the kernels.
+const itself = "the program"
 
 // work adds what the device has counted since it was last asked to a step, and returns how many
 // seconds it takes.
@@ -90,7 +90,9 @@ func (w *forecaster) work(s *step) (seconds float64) {
 		k.Seconds += float64(n) * each
 		seconds += float64(n) * each
 	}
+	calls := 0
 	for k, n := range w.dev.TakeWork() {
+		calls += n
 		name, each := k.Kernel, 0.0
 		if k.DType != 0 {
 			name += " " + k.DType.String()
@@ -100,13 +102,8 @@ func (w *forecaster) work(s *step) (seconds float64) {
 		}
 		add(name, n, k.FLOPs, k.Bytes, each)
 	}
-	if s.operators > 0 {
-		each := 0.0
-		if m != nil {
-			each = m.Operator
-		}
-		add(operators, s.operators, 0, 0, each)
-		s.operators = 0
+	if m != nil && calls > 0 {
+		add(itself, calls, 0, 0, m.Program)
 	}
 	return seconds
 }

@@ -7,10 +7,23 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // closeOnExec keeps a descriptor from the processes that this one starts.
 func closeOnExec(fd int) { syscall.CloseOnExec(fd) }
+
+// threadTime and processTime return how long this thread and this process have run on processors.
+func threadTime() time.Duration  { return clockTime(unix.CLOCK_THREAD_CPUTIME_ID) }
+func processTime() time.Duration { return clockTime(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+func clockTime(clock int32) time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(clock, &t) // it cannot fail
+	return time.Duration(t.Nano())
+}
 
 // killChildren kills what a process has started, and what that has.
 func killChildren(pid int) {

@@ -18,8 +18,7 @@ import (
 // A share is what one kernel takes of a step, in seconds.
 type share struct{ predicted, measured float64 }
 
-// Rows of the table that are no one kernel. A plan names functions of elements by operator, and what Go does beside
-// kernels for operators and lists.
+// Rows of the table that are no one kernel. A plan names functions of elements by operator.
 const (
 	elements = "of elements"
 	inCalls  = "calls"
@@ -29,7 +28,7 @@ const (
 
 // planned and ran say where kernels of a plan and of a profile belong that are not in rows of their own.
 var (
-	planned = map[string]string{"operators": beside, "List": beside}
+	planned = map[string]string{"the program": beside}
 	ran     = map[string]string{"Unary": elements, "UnaryGrad": elements, "Binary": elements, "BinaryLoop": elements, "BinaryScalar": elements,
 		"Axpy": elements, "CompareLoop": elements, "Where": elements, "Clamp": elements, "ClampGrad": elements, "Cast": elements,
 		"Native": together, "Scratch": together, "Piece": together}
@@ -45,8 +44,8 @@ func byKernel(w io.Writer, gorun, np, path, dir string, p *program, its *plan) e
 	for _, k := range its.Ranks[0].Kernels {
 		name, _, _ := strings.Cut(k.Name, " ") // without the type
 		switch _, own := kernels[name]; {
-		case planned[name] != "":
-			name = planned[name]
+		case planned[k.Name] != "":
+			name = planned[k.Name]
 		case !own:
 			name = elements
 		}

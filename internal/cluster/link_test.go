@@ -53,7 +53,7 @@ func TestLink(t *testing.T) {
 }
 
 // TestLinkIsPredicted lays steps of the example over such a cable beside what gorun plan predicts of them, from what the two
-// ranks and the cable do at once. It needs an idle machine.
+// ranks and the cable do at once. The least of the steps counts, as in bench/plan. It needs an idle machine.
 func TestLinkIsPredicted(t *testing.T) {
 	dir, mpirun, run := linked(t)
 	apart := append(mpirun, "-np", "2", "--map-by", "node")
@@ -96,8 +96,28 @@ func TestLinkIsPredicted(t *testing.T) {
 		}
 		slices.Sort(steps)
 		seconds, _ := strconv.ParseFloat(predicted[1], 64)
-		t.Logf("%s, batch %s: predicted %.0f ms, measured %.0f ms (least %.0f), ratio %.2f", net, batch, 1e3*seconds, 1e3*steps[len(steps)/2],
-			1e3*steps[0], seconds/steps[len(steps)/2])
+		t.Logf("%s, batch %s: predicted %.0f ms, measured %.0f ms (median %.0f), ratio %.2f", net, batch, 1e3*seconds, 1e3*steps[0],
+			1e3*steps[len(steps)/2], seconds/steps[0])
+	}
+}
+
+// Two ranks on two hosts, each with one core, measure the machine of the first: one rank on one core.
+func TestRatesOfTwoHosts(t *testing.T) {
+	need(t, "mpirun.openmpi", "taskset")
+	c := up(t, 2)
+	build(t, c.dir)
+	for k, h := range c.hosts {
+		c.bind(h, k%runtime.NumCPU())
+	}
+	rates := slices.Concat(openmpi, []string{"-np", "2", "--map-by", "node", "bin/gorun", "rates"})
+	out, err := c.run(c.hosts[0], 4*time.Minute, nil, rates...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{`"cores": 1,`, `"ranks": 1,`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s is not in\n%s", want, out)
+		}
 	}
 }
 
@@ -140,8 +160,9 @@ func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string)
 			t.Fatalf("%v says %q, want one core", on, out)
 		}
 	}
-	// Open MPI would bind the ranks of both hosts to the first core.
-	mpirun = strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,vader,self " +
-		"--mca btl_tcp_if_include eth0 --bind-to none --host node1:2,node2:2")
-	return c.dir, mpirun, run
+	return c.dir, slices.Clone(openmpi), run
 }
+
+// openmpi starts ranks on two hosts. Without --bind-to none those of both would have the first core.
+var openmpi = strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 " +
+	"--mca btl tcp,vader,self --mca btl_tcp_if_include eth0 --bind-to none --host node1:2,node2:2")

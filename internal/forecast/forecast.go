@@ -17,6 +17,8 @@ type Request struct {
 	Steps  int                `json:"steps"`            // steps to make
 	Values map[string]float64 `json:"values,omitempty"` // what the program reads, by its line
 	FD     int                `json:"fd"`               // where the Report goes
+	// Itself asks for Report.Itself alone, which one rank finds that runs.
+	Itself bool `json:"itself,omitempty"`
 	// Machine is as each rank has it, see Machine.For; nil: no time is predicted, and Net is nil too.
 	Machine *Machine `json:"machine,omitempty"`
 	Net     Net      `json:"net,omitempty"`
@@ -164,6 +166,8 @@ type Report struct {
 	// Predicted is what Predict has returned, in order, of the rank with the most.
 	Predicted []float64 `json:"predicted,omitempty"`
 
+	Itself *Itself `json:"itself,omitempty"` // if it was asked for; nil: the program has made too few steps
+
 	// What the launcher adds, if the time is to be predicted.
 	Machine *Machine    `json:"machine,omitempty"` // as each rank has it
 	Net     Net         `json:"net,omitempty"`
@@ -184,7 +188,14 @@ type Rank struct {
 	Timeline *Timeline `json:"timeline,omitempty"` // of that step; for the launcher
 }
 
-// A Kernel is all calls of a kernel in a step, or all operators.
+// An Itself is what the program takes of a step of one rank beside its kernels and calls: package dtensor, and its own code.
+type Itself struct {
+	Seconds float64 `json:"seconds"` // of the rank's thread
+	Others  float64 `json:"others"`  // of other threads, as those that load the next batch
+	Kernels int     `json:"kernels"` // how many were called
+}
+
+// A Kernel is all calls of a kernel in a step, or what the program takes beside them.
 type Kernel struct {
 	Name    string  `json:"name"`
 	Count   int     `json:"count"`

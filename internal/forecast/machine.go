@@ -19,11 +19,12 @@ type Machine struct {
 	// Attention is how many times as long attention and its gradient take as a product of as many operations; 0: as long.
 	Attention     float64 `json:"attention"`
 	AttentionGrad float64 `json:"attention_grad"`
-	// Rows is what kernels take for each row that they find by an index, beside its bytes, and the program itself, as List,
-	// for each number of a list of rows; those that are not named, nothing.
-	Rows     map[string]float64 `json:"rows"`
-	Operator float64            `json:"operator_seconds"` // what an operator or its gradient takes beside its kernels
-	Host     Link               `json:"host"`             // between ranks of one host
+	// Rows is what kernels take for each row that they find by an index, beside its bytes; those that are not named, nothing.
+	Rows map[string]float64 `json:"rows"`
+	// Program is what the program takes beside kernels, for each call of one. In a step gorun plan puts what it has found of
+	// this program itself in its place; 0 keeps it from that, as where a GPU computes meanwhile.
+	Program float64 `json:"program_seconds"`
+	Host    Link    `json:"host"` // between ranks of one host
 }
 
 // A Point says that one call with so much work takes so long.
@@ -75,8 +76,8 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("a row of %s takes %v; it must be at least 0", name, seconds)
 		}
 	}
-	if !(m.Operator >= 0) || !(m.Attention >= 0) || !(m.AttentionGrad >= 0) || !(m.Host.Latency >= 0) || !(m.Host.Bandwidth > 0) {
-		return fmt.Errorf("operator_seconds, attention, attention_grad and the latency of host must be at least 0, " +
+	if !(m.Program >= 0) || !(m.Attention >= 0) || !(m.AttentionGrad >= 0) || !(m.Host.Latency >= 0) || !(m.Host.Bandwidth > 0) {
+		return fmt.Errorf("program_seconds, attention, attention_grad and the latency of host must be at least 0, " +
 			"and its bytes_per_second above 0")
 	}
 	return nil
@@ -101,10 +102,25 @@ func (m *Machine) For(ranks int) *Machine {
 	for name, points := range m.Products {
 		n.Products[name] = scale(points)
 	}
-	turns := max(1, float64(ranks)/float64(m.Cores)) / max(1, float64(m.Ranks)/float64(m.Cores))
-	n.Operator *= turns
+	turns := n.turns() / m.turns()
+	n.Program *= turns
 	n.Host.Latency *= turns
 	n.Host.Bandwidth /= slower
+	return &n
+}
+
+// turns is how many ranks share a core.
+func (m *Machine) turns() float64 { return max(1, float64(m.Ranks)/float64(m.Cores)) }
+
+// Of returns the machine for a program of which this is known. What other threads do takes time of a rank where each core has
+// a rank.
+func (m *Machine) Of(p *Itself) *Machine {
+	n := *m
+	seconds := p.Seconds
+	if m.Ranks >= m.Cores {
+		seconds += p.Others
+	}
+	n.Program = seconds * m.turns() / float64(max(1, p.Kernels))
 	return &n
 }
 

@@ -11,7 +11,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), mat
 func TestMachine(t *testing.T) {
 	m := &Machine{Cores: 2, Ranks: 2, Products: map[string][]Point{"float32": {{1e9, 0.1}}, "float64": {{1e6, 2e-4}, {1e9, 0.1}}},
 		Memory:    []Point{{100, 1e-6}, {1100, 2e-6}},
-		Functions: []Point{{1e9, 1}}, Operator: 1e-6, Host: Link{1e-6, 1e9},
+		Functions: []Point{{1e9, 1}}, Program: 1e-6, Host: Link{1e-6, 1e9},
 		Rows: map[string]float64{"TakeRows": 1e-7}, Attention: 3}
 	if err := m.Check(); err != nil {
 		t.Fatal(err)
@@ -39,8 +39,18 @@ func TestMachine(t *testing.T) {
 		}
 	}
 	four := m.For(4)
-	if got := four.Kernel("TakeRows", "", 0, 600, 10); !near(got, 3e-6+2e-6) || !near(four.Operator, 2e-6) || !near(four.Host.Bandwidth, 5e8) {
+	if got := four.Kernel("TakeRows", "", 0, 600, 10); !near(got, 3e-6+2e-6) || !near(four.Program, 2e-6) || !near(four.Host.Bandwidth, 5e8) {
 		t.Errorf("four ranks: TakeRows %v, %+v", got, four)
+	}
+	// What other threads take is the rank's where no core is free.
+	p := &Itself{Seconds: 3e-3, Others: 1e-3, Kernels: 1000}
+	for _, c := range []struct {
+		ranks int
+		want  float64
+	}{{1, 3e-6}, {2, 4e-6}, {4, 8e-6}} {
+		if got := m.For(c.ranks).Of(p).Program; !near(got, c.want) {
+			t.Errorf("%d ranks: the program takes %v for each kernel, want %v", c.ranks, got, c.want)
+		}
 	}
 	m.Memory[1].Work = 50
 	if err := m.Check(); err == nil {

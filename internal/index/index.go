@@ -15,17 +15,8 @@ type List[T int32 | int64] struct {
 	at    *tensor.Tensor // has the memory of Elems; nil: they are on Go's heap
 }
 
-// A Counter is a device that counts what the program does itself with lists, see package tensor/meta.
-type Counter interface {
-	// Listed says that the program makes a list of n numbers, looking each of them up.
-	Listed(n int)
-}
-
 // New returns a list of n numbers, which are not set.
 func New[T int32 | int64](dev tensor.Device, n int) List[T] {
-	if c, ok := dev.(Counter); ok {
-		c.Listed(n)
-	}
 	if !tensor.OnHost(dev) {
 		return List[T]{Elems: make([]T, n)}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/forecast"
-	"github.com/gorun-spmd/gorun/internal/index"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -22,13 +21,13 @@ func (s *Stopwatch) kernels(m *forecast.Machine) error {
 	scope := s.dev.Open() // the tensors go with it
 	defer scope.Close()
 	all := tensor.Full(s.dev, tensor.Float32, 1, farElements)
-	for _, n := range []int{1, 1 << 12, 1 << 16, 1 << 20, 1 << 22} {
-		pairs := far(all, n)
-		add(func() { x := pairs(); tensor.Binary(kernel.OpAdd, x[0], x[1]) }, func(seconds float64) {
+	for _, n := range []int{1, 1 << 12, 1 << 16, 1 << 20, 1 << 22} { // of kernels alone: package tensor is part of the program
+		pairs, y := far(all, n), tensor.New(s.dev, tensor.Float32, n)
+		add(func() { x := pairs(); s.dev.Binary(kernel.OpAdd, tensor.Float32, y.Ptr(), x[0].Ptr(), x[1].Ptr(), n) }, func(seconds float64) {
 			m.Memory = append(m.Memory, forecast.Point{Work: float64(3 * n * tensor.Float32.Size()), Seconds: seconds})
 		})
 		if n <= 1<<16 {
-			add(func() { tensor.Unary(kernel.OpGelu, pairs()[0]) }, func(seconds float64) {
+			add(func() { s.dev.Unary(kernel.OpGelu, tensor.Float32, y.Ptr(), pairs()[0].Ptr(), n) }, func(seconds float64) {
 				m.Functions = append(m.Functions, forecast.Point{Work: float64(functionFLOPs * n), Seconds: seconds})
 			})
 		}
@@ -141,19 +140,6 @@ func (s *Stopwatch) rows(measure func(name string, rows, bytes int, call func())
 	measure("IndexSelect", 16*columns, 2*narrow.Bytes(), func() { tensor.IndexSelect(wide, 1, some) })
 	measure("IndexAdd", 16*columns, 3*narrow.Bytes(), func() { tensor.IndexAddTo(wide, 1, some, narrow) })
 	measure("Unique", n/4, 8*8*n/4, func() { tensor.Unique(next().few, 0, of) })
-	const samples, features = 512, 32
-	slots, places := make([]int32, samples*features), make([]int64, of)
-	for i := range slots {
-		slots[i] = int32(list[i%n])
-	}
-	measure("List", len(slots), 2*8*len(slots), func() { // as a lookup of one id a feature makes one
-		l := index.New[int64](s.dev, len(slots))
-		for f := range features {
-			for i, slot := range slots[f*samples:][:samples] {
-				l.Elems[i*features+f] = places[slot]
-			}
-		}
-	})
 	measure("SumSegments", n, 2*bytes, func() { x := next(); x.often.SumRows(x.values) })
 	measure("AdagradRows", n, 4*bytes, func() {
 		x := next()

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"math/bits"
 	"os"
-	goruntime "runtime"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -29,42 +28,49 @@ func Print(ctx context.Context, world *comm.Comm) error {
 	return out.Encode(m)
 }
 
-// Measure measures the machine with the ranks of world at once. It is collective; all ranks get the
-// same.
+// Measure measures the machine with the ranks of world at once; of several hosts it is that of rank 0. It is collective; all ranks get
+// the same.
 func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "all", Size: world.Size()})
 	if err != nil {
 		return nil, err
 	}
 	s := NewStopwatch(ctx, world, mesh.Device())
-	together, err := cores(ctx, world)
+	host, _, err := world.SplitHosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	together, err := cores(ctx, host)
 	if err != nil {
 		return nil, err
 	}
 	// More ranks than cores take turns of some milliseconds, in which each computes as fast as the ranks that run
 	// then. So as many ranks as cores compute here, and with all ranks a kernel takes longer in proportion.
-	running := min(world.Size(), together)
-	s.waits = world.Rank() >= running
+	running := min(host.Size(), together)
+	s.waits = host.Rank() >= running
 	m := &forecast.Machine{Cores: together, Ranks: running, Products: map[string][]forecast.Point{}, Rows: map[string]float64{}}
 	if err := s.kernels(m); err != nil {
 		return nil, err
 	}
 	s.waits = false
-	m = m.For(world.Size())
-	if m.Operator, err = s.operator(mesh, m.Memory[0].Seconds, float64(world.Size())/float64(running)); err != nil {
+	m = m.For(host.Size())
+	if m.Program, err = s.program(mesh, m.Memory[0].Seconds, float64(host.Size())/float64(running)); err != nil {
 		return nil, err
 	}
-	m.Host, err = s.host()
-	return m, err
+	if m.Host, err = s.host(host); err != nil {
+		return nil, err
+	}
+	of, err := comm.BroadcastObject(ctx, world, *m, 0)
+	return &of, err
 }
 
-// cores returns how many cores the ranks have together, each bound to some or all of them to the same.
-func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
+// cores returns how many cores the ranks of a host have together, each bound to some or all of them to the same.
+func cores(ctx context.Context, host *comm.Comm) (n int, err error) {
 	own, err := affinity()
 	if err != nil {
 		return 0, err
 	}
-	if err := comm.AllReduce(ctx, world, own, comm.Or); err != nil {
+	if err := comm.AllReduce(ctx, host, own, comm.Or); err != nil {
 		return 0, err
 	}
 	for _, word := range own {
@@ -73,12 +79,11 @@ func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
 	return n, nil
 }
 
-// operator measures what an operator and its gradient take on the mean beside their kernels, each of
-// which took alone seconds on tensors of one element. Other kernels came before, as in a step, so that no near cache has
-// what an operator needs. As the difference is small, kernels are measured again
-// at the same time. All ranks compute, which come together after the operators and so take turns; a kernel alone
-// does not. It is 0 where it is less than what else the machine does.
-func (s *Stopwatch) operator(mesh *dtensor.Mesh, alone, turns float64) (float64, error) {
+// program measures what operators and their gradients take beside their kernels, about one each, of
+// which each took alone seconds on tensors of one element. Other kernels came before, as in a step, so that no near cache has
+// what an operator needs. All ranks compute, which come together after the operators and so take turns; a kernel alone
+// does not.
+func (s *Stopwatch) program(mesh *dtensor.Mesh, alone, turns float64) (float64, error) {
 	var x *dtensor.Tensor
 	if err := dtensor.Try(s.ctx, mesh, func() {
 		x = dtensor.Full(mesh, tensor.Float32, 1, []int{1, 1}, layout.Replicate())
@@ -96,32 +101,39 @@ func (s *Stopwatch) operator(mesh *dtensor.Mesh, alone, turns float64) (float64,
 		return err
 	})
 	large.Free()
-	if err != nil {
-		return 0, err
-	}
-	one := tensor.Full(s.dev, tensor.Float32, 1, 1)
-	defer one.Free()
-	again, err := s.Seconds(func() error { tensor.Binary(kernel.OpAdd, one, one); return nil })
-	return max(t/(2*operators)-min(alone, turns*again), 0), err
+	return max(t/(2*operators)-turns*alone, 1e-9), err
 }
 
-// host measures how ranks of a host come together, and how they copy from each other.
-func (s *Stopwatch) host() (l forecast.Link, err error) {
-	n := s.world.Size()
-	if n == 1 {
-		return forecast.Link{Latency: 1e-6, Bandwidth: 5e9}, nil // there is nobody to exchange with
-	}
-	if l.Latency, err = s.Seconds(func() error { return comm.Barrier(s.ctx, s.world) }); err != nil {
+// host measures how ranks of a host come together, and how they copy from each other. As in a step they come from kernels, of which
+// none ends at the same time on all, and no near cache has what they copy.
+func (s *Stopwatch) host(host *comm.Comm) (l forecast.Link, err error) {
+	n := host.Size()
+	most := []int{n}
+	if err := comm.AllReduce(s.ctx, s.world, most, comm.Max); err != nil {
 		return l, err
 	}
-	const each = 1 << 18 // elements
-	src, dst := tensor.Full(s.dev, tensor.Float32, 1, each), tensor.New(s.dev, tensor.Float32, each*n)
-	t, err := s.Seconds(func() error {
-		return s.world.Do(s.ctx, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Buffer{Ptr: dst.Ptr(), Count: each * n, DType: comm.Float32},
+	if most[0] == 1 {
+		return forecast.Link{Latency: 1e-6, Bandwidth: 5e9}, nil // there is nobody to exchange with
+	}
+	const each = 1 << 18 // elements that a rank hands in
+	from, to := tensor.Full(s.dev, tensor.Float32, 1, farElements), tensor.New(s.dev, tensor.Float32, max(farElements, 2*each*n))
+	defer from.Free()
+	defer to.Free()
+	parts := far(from, each/4)
+	work := func() error { x := parts(); tensor.BinaryTo(x[0], kernel.OpAdd, x[0], x[1]); return nil }
+	srcs, dsts := far(from, each), far(to, each*n)
+	meet := func() error { return comm.Barrier(s.ctx, host) }
+	t, err := s.Each(meet, work, func() error {
+		if err := work(); err != nil {
+			return err
+		}
+		return meet()
+	}, func() error {
+		src, dst := srcs()[0], dsts()[1]
+		return host.Do(s.ctx, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Buffer{Ptr: dst.Ptr(), Count: each * n, DType: comm.Float32},
 			Src: comm.Buffer{Ptr: src.Ptr(), Count: each, DType: comm.Float32}})
 	})
-	goruntime.KeepAlive(src)
-	goruntime.KeepAlive(dst)
-	l.Bandwidth = 2 * float64(src.Bytes()*n) / max(t-2*l.Latency, 1e-9)
+	l.Latency = max(t[0], t[2]-t[1])
+	l.Bandwidth = 2 * float64(each*4*n) / max(t[3]-2*l.Latency, 1e-9)
 	return l, err
 }

@@ -34,7 +34,7 @@ func TestRatesOfThisMachine(t *testing.T) {
 		if m.Ranks != n || m.Cores != goruntime.NumCPU() { // goroutines share all cores
 			t.Errorf("%d ranks: %d ranks on %d cores, want %d", n, m.Ranks, m.Cores, goruntime.NumCPU())
 		}
-		if each := m.Operator + m.Memory[0].Seconds; !(each > 50e-9) || each > 1e-3 || !(m.Host.Latency > 0) {
+		if each := m.Program + m.Memory[0].Seconds; !(each > 50e-9) || each > 1e-3 || !(m.Host.Latency > 0) {
 			t.Errorf("%d ranks: an operator takes %v s with its kernel, a rendezvous %v s", n, each, m.Host.Latency)
 		}
 		for name, points := range map[string][]forecast.Point{"float32": m.Products["float32"], "bfloat16": m.Products["bfloat16"],

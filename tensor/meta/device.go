@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -31,6 +33,12 @@ type Device struct {
 	config Config
 	real   cpu.Kernels
 	number float64 // what the host reads of floats
+
+	timed    atomic.Bool // see Time
+	clock    func() time.Duration
+	calls    atomic.Int64
+	computed atomic.Int64 // of the calls
+	took     atomic.Int64 // nanoseconds
 
 	mu     sync.Mutex               // guards what follows: calls that were started ask from other goroutines
 	pieces []piece                  // by address
@@ -171,16 +179,16 @@ func (d *Device) ToHost(dst, src unsafe.Pointer, bytes int) {
 	x, _ := d.pieceAt(src)
 	d.mu.Unlock()
 	if x.dtype.Float() {
-		d.real.Fill(x.dtype, dst, bytes/x.dtype.Size(), d.number)
+		d.compute(func() { d.real.Fill(x.dtype, dst, bytes/x.dtype.Size(), d.number) })
 		return
 	}
-	d.real.CopyBytes(dst, src, bytes)
+	d.compute(func() { d.real.CopyBytes(dst, src, bytes) })
 }
 
 // FromHost copies integers.
 func (d *Device) FromHost(dst, src unsafe.Pointer, bytes int) {
 	if d.isReal(dst) {
-		d.real.CopyBytes(dst, src, bytes)
+		d.compute(func() { d.real.CopyBytes(dst, src, bytes) })
 	}
 }
 
@@ -189,6 +197,6 @@ func (d *Device) CopyBytes(dst, src unsafe.Pointer, bytes int) {
 	d.count("Copy", 0, 2*bytes)
 	numbers := d.isReal(src)
 	if d.setHole(dst, bytes, !numbers) && numbers {
-		d.real.CopyBytes(dst, src, bytes)
+		d.compute(func() { d.real.CopyBytes(dst, src, bytes) })
 	}
 }

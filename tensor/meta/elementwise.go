@@ -14,7 +14,7 @@ const function = 8
 func (d *Device) Fill(dt dtype.DType, dst unsafe.Pointer, n int, v float64) {
 	d.elements("Fill", dt, n, 0, 1)
 	if !dt.Float() {
-		d.real.Fill(dt, dst, n, v)
+		d.compute(func() { d.real.Fill(dt, dst, n, v) })
 	}
 }
 
@@ -22,7 +22,7 @@ func (d *Device) Fill(dt dtype.DType, dst unsafe.Pointer, n int, v float64) {
 func (d *Device) Iota(dt dtype.DType, dst unsafe.Pointer, n, start int) {
 	d.elements("Iota", dt, n, 0, 1)
 	if !dt.Float() {
-		d.real.Iota(dt, dst, n, start)
+		d.compute(func() { d.real.Iota(dt, dst, n, start) })
 	}
 }
 
@@ -33,9 +33,9 @@ func (d *Device) Cast(to dtype.DType, dst unsafe.Pointer, from dtype.DType, src 
 	case to.Float():
 		d.narrows(dst, src)
 	case from.Float():
-		d.real.Fill(to, dst, n, 0)
+		d.compute(func() { d.real.Fill(to, dst, n, 0) })
 	default:
-		d.real.Cast(to, dst, from, src, n)
+		d.compute(func() { d.real.Cast(to, dst, from, src, n) })
 	}
 }
 
@@ -43,7 +43,7 @@ func (d *Device) Cast(to dtype.DType, dst unsafe.Pointer, from dtype.DType, src 
 func (d *Device) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l kernel.Loop) {
 	d.count("CopyLoop", 0, 2*l.Numel()*elemBytes)
 	if d.isReal(src) {
-		d.real.CopyLoop(elemBytes, dst, src, l)
+		d.compute(func() { d.real.CopyLoop(elemBytes, dst, src, l) })
 	}
 }
 
@@ -51,7 +51,7 @@ func (d *Device) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l kernel.Loop)
 func (d *Device) Unary(op kernel.UnaryOp, dt dtype.DType, dst, x unsafe.Pointer, n int) {
 	d.elements(op.String(), dt, n, function, 2)
 	if !dt.Float() {
-		d.real.Unary(op, dt, dst, x, n)
+		d.compute(func() { d.real.Unary(op, dt, dst, x, n) })
 	}
 }
 
@@ -68,7 +68,7 @@ func (d *Device) Clamp(dt dtype.DType, _, _ unsafe.Pointer, _, _ float64, n int)
 // ClampInt counts and computes.
 func (d *Device) ClampInt(dt dtype.DType, dst, x unsafe.Pointer, lo, hi int64, n int) {
 	d.elements("Clamp", dt, n, 2, 2)
-	d.real.ClampInt(dt, dst, x, lo, hi, n)
+	d.compute(func() { d.real.ClampInt(dt, dst, x, lo, hi, n) })
 }
 
 // ClampGrad counts.
@@ -80,7 +80,7 @@ func (d *Device) ClampGrad(dt dtype.DType, _ unsafe.Pointer, _ kernel.Slope, _, 
 func (d *Device) Binary(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, n int) {
 	d.elements(op.String(), dt, n, 1, 3)
 	if !dt.Float() {
-		d.real.Binary(op, dt, dst, a, b, n)
+		d.compute(func() { d.real.Binary(op, dt, dst, a, b, n) })
 	}
 }
 
@@ -88,7 +88,7 @@ func (d *Device) Binary(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Poi
 func (d *Device) BinaryLoop(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, l kernel.Loop) {
 	d.elements(op.String(), dt, l.Numel(), 1, 3)
 	if !dt.Float() {
-		d.real.BinaryLoop(op, dt, dst, a, b, l)
+		d.compute(func() { d.real.BinaryLoop(op, dt, dst, a, b, l) })
 	}
 }
 
@@ -96,7 +96,7 @@ func (d *Device) BinaryLoop(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe
 func (d *Device) BinaryScalar(op kernel.BinaryOp, dt dtype.DType, dst, x unsafe.Pointer, v kernel.Number, n int) {
 	d.elements(op.String(), dt, n, 1, 2)
 	if !dt.Float() {
-		d.real.BinaryScalar(op, dt, dst, x, v, n)
+		d.compute(func() { d.real.BinaryScalar(op, dt, dst, x, v, n) })
 	}
 }
 
@@ -105,10 +105,10 @@ func (d *Device) CompareLoop(op kernel.CompareOp, dt dtype.DType, dst, a, b unsa
 	n := l.Numel()
 	d.count(op.String(), n, n*(2*dt.Size()+1))
 	if dt.Float() {
-		d.real.Fill(dtype.Bool, dst, n, 0)
+		d.compute(func() { d.real.Fill(dtype.Bool, dst, n, 0) })
 		return
 	}
-	d.real.CompareLoop(op, dt, dst, a, b, l)
+	d.compute(func() { d.real.CompareLoop(op, dt, dst, a, b, l) })
 }
 
 // Where counts, and chooses between integers.
@@ -116,7 +116,7 @@ func (d *Device) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l kernel.L
 	n := l.Numel()
 	d.count("Where", n, n*(3*elemBytes+1))
 	if d.isReal(dst) {
-		d.real.Where(elemBytes, dst, a, b, cond, l)
+		d.compute(func() { d.real.Where(elemBytes, dst, a, b, cond, l) })
 	}
 }
 
@@ -124,7 +124,7 @@ func (d *Device) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l kernel.L
 func (d *Device) Random(r kernel.RandomNumbers, dst unsafe.Pointer, l kernel.Loop) {
 	d.elements(r.Op.String(), r.DType, l.Numel(), 2*function, 1)
 	if !r.DType.Float() {
-		d.real.Random(r, dst, l)
+		d.compute(func() { d.real.Random(r, dst, l) })
 	}
 }
 
@@ -132,6 +132,6 @@ func (d *Device) Random(r kernel.RandomNumbers, dst unsafe.Pointer, l kernel.Loo
 func (d *Device) Axpy(dt dtype.DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int) {
 	d.elements("Axpy", dt, n, 2, 3)
 	if !dt.Float() {
-		d.real.Axpy(dt, y, alpha, x, n)
+		d.compute(func() { d.real.Axpy(dt, y, alpha, x, n) })
 	}
 }

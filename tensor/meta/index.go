@@ -7,20 +7,18 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Listed counts a list of n numbers that the program makes, of 8 bytes each that it reads, and writes. See package index.
-func (d *Device) Listed(n int) { d.byRow("List", n, 0, 2*8*n) }
-
 // CheckIndex counts and checks: indices are real.
 func (d *Device) CheckIndex(index kernel.Index, size int) (position, value int, ok bool) {
 	d.elements("CheckIndex", index.DType, index.N, 0, 1)
-	return d.real.CheckIndex(index, size)
+	d.compute(func() { position, value, ok = d.real.CheckIndex(index, size) })
+	return position, value, ok
 }
 
 // IndexSelect counts, and copies integers.
 func (d *Device) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.Index, a kernel.Axis) {
 	d.byRow("IndexSelect", a.Outer*index.N, 0, 2*a.Outer*index.N*a.Inner*elemBytes)
 	if d.isReal(x) {
-		d.real.IndexSelect(elemBytes, dst, x, index, a)
+		d.compute(func() { d.real.IndexSelect(elemBytes, dst, x, index, a) })
 	}
 }
 
@@ -29,7 +27,7 @@ func (d *Device) IndexAdd(dt dtype.DType, dst, src unsafe.Pointer, index kernel.
 	n := a.Outer * index.N * a.Inner
 	d.byRow("IndexAdd", a.Outer*index.N, n, 3*n*dt.Size())
 	if !dt.Float() {
-		d.real.IndexAdd(dt, dst, src, index, a)
+		d.compute(func() { d.real.IndexAdd(dt, dst, src, index, a) })
 	}
 }
 
@@ -37,7 +35,7 @@ func (d *Device) IndexAdd(dt dtype.DType, dst, src unsafe.Pointer, index kernel.
 func (d *Device) Gather(elemBytes int, dst, x unsafe.Pointer, p kernel.Pick) {
 	d.count("Gather", 0, 2*p.Loop.Numel()*elemBytes)
 	if d.isReal(x) {
-		d.real.Gather(elemBytes, dst, x, p)
+		d.compute(func() { d.real.Gather(elemBytes, dst, x, p) })
 	}
 }
 
@@ -45,7 +43,7 @@ func (d *Device) Gather(elemBytes int, dst, x unsafe.Pointer, p kernel.Pick) {
 func (d *Device) Scatter(dt dtype.DType, add bool, dst, src unsafe.Pointer, p kernel.Pick) {
 	d.elements("Scatter", dt, p.Loop.Numel(), 1, 3)
 	if !dt.Float() {
-		d.real.Scatter(dt, add, dst, src, p)
+		d.compute(func() { d.real.Scatter(dt, add, dst, src, p) })
 	}
 }
 
@@ -53,7 +51,7 @@ func (d *Device) Scatter(dt dtype.DType, add bool, dst, src unsafe.Pointer, p ke
 func (d *Device) OneHot(dt dtype.DType, dst unsafe.Pointer, index kernel.Index, lo, classes int) {
 	d.elements("OneHot", dt, index.N*classes, 0, 1)
 	if !dt.Float() {
-		d.real.OneHot(dt, dst, index, lo, classes)
+		d.compute(func() { d.real.OneHot(dt, dst, index, lo, classes) })
 	}
 }
 
@@ -61,7 +59,7 @@ func (d *Device) OneHot(dt dtype.DType, dst unsafe.Pointer, index kernel.Index, 
 func (d *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.Index, t kernel.Table, zero bool) {
 	d.byRow("TakeRows", ids.N, 0, 2*ids.N*t.Dim*elemBytes)
 	if d.isReal(table) {
-		d.real.TakeRows(elemBytes, dst, table, ids, t, zero)
+		d.compute(func() { d.real.TakeRows(elemBytes, dst, table, ids, t, zero) })
 	}
 }
 
@@ -69,14 +67,15 @@ func (d *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.I
 func (d *Device) PutRows(dt dtype.DType, table, rows unsafe.Pointer, index kernel.Index, dim int) {
 	d.byRow("PutRows", index.N, 0, 2*index.N*dim*dt.Size())
 	if !dt.Float() {
-		d.real.PutRows(dt, table, rows, index, dim)
+		d.compute(func() { d.real.PutRows(dt, table, rows, index, dim) })
 	}
 }
 
 // Unique counts, and finds the distinct ids, which are real.
 func (d *Device) Unique(ids kernel.Index, lo, size int, k kernel.Distinct) (u, m, most int) {
 	d.byRow("Unique", ids.N, 4*ids.N, 8*ids.N*ids.DType.Size())
-	return d.real.Unique(ids, lo, size, k)
+	d.compute(func() { u, m, most = d.real.Unique(ids, lo, size, k) })
+	return u, m, most
 }
 
 // SumSegments counts.

@@ -11,7 +11,7 @@ import (
 func (d *Device) Cumsum(dt dtype.DType, reverse bool, dst, x unsafe.Pointer, a kernel.Axis) {
 	d.elements("Cumsum", dt, a.Numel(), 1, 2)
 	if !dt.Float() {
-		d.real.Cumsum(dt, reverse, dst, x, a)
+		d.compute(func() { d.real.Cumsum(dt, reverse, dst, x, a) })
 	}
 }
 
@@ -19,7 +19,7 @@ func (d *Device) Cumsum(dt dtype.DType, reverse bool, dst, x unsafe.Pointer, a k
 func (d *Device) Reduce(op kernel.ReduceOp, dt dtype.DType, dst, x unsafe.Pointer, a kernel.Axis) {
 	d.elements(op.String(), dt, a.Numel(), 1, 1)
 	if !dt.Float() {
-		d.real.Reduce(op, dt, dst, x, a)
+		d.compute(func() { d.real.Reduce(op, dt, dst, x, a) })
 	}
 }
 
@@ -70,7 +70,7 @@ func (d *Device) RowStat(op kernel.RowOp, dt dtype.DType, _, _ unsafe.Pointer, m
 func (d *Device) TopK(dt dtype.DType, values, index, x unsafe.Pointer, m kernel.Matrix, k int) {
 	d.elements("TopK", dt, m.Numel(), 2, 1)
 	if !dt.Float() {
-		d.real.TopK(dt, values, index, x, m, k)
+		d.compute(func() { d.real.TopK(dt, values, index, x, m, k) })
 		return
 	}
 	at := unsafe.Slice((*int64)(index), m.Rows*k)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -170,7 +171,7 @@ func TestWorkIsCounted(t *testing.T) {
 	}
 }
 
-// Kernels that find rows by an index count them, and lists that the program makes their numbers.
+// Kernels that find rows by an index count them.
 func TestRowsAreCounted(t *testing.T) {
 	d := New(Config{})
 	table, ids := tensor.New(d, tensor.Float32, 50, 3), tensor.FromSlice(d, []int64{7, 9, 7, 2}, 4)
@@ -178,8 +179,6 @@ func TestRowsAreCounted(t *testing.T) {
 	rows := tensor.TakeRows(table, ids, 0)
 	u := tensor.Unique(ids, 0, 50)
 	tensor.Adagrad{LR: 1}.StepRows(table, u.SumRows(rows), tensor.New(d, tensor.Float32, 50))
-	d.Listed(6)
-	d.Listed(5)
 	tensor.IndexAddTo(table, 1, tensor.FromSlice(d, []int64{2, 1}, 2), tensor.New(d, tensor.Float32, 50, 2))
 	got := map[string]int{}
 	for w, n := range d.TakeWork() {
@@ -187,9 +186,29 @@ func TestRowsAreCounted(t *testing.T) {
 			got[w.Kernel] += n * w.Rows
 		}
 	}
-	want := map[string]int{"TakeRows": 4, "Unique": 4, "SumSegments": 4, "AdagradRows": 3, "IndexAdd": 50 * 2, "List": 6 + 5}
+	want := map[string]int{"TakeRows": 4, "Unique": 4, "SumSegments": 4, "AdagradRows": 3, "IndexAdd": 50 * 2}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A device that times says how many kernels were called, and of those that computed how many and how long by its clock.
+func TestTime(t *testing.T) {
+	d := New(Config{})
+	floats, ints := tensor.New(d, tensor.Float32, 50), tensor.FromSlice(d, []int64{7, 9, 7, 2}, 4)
+	now := time.Duration(0)
+	d.Time(func() time.Duration { now += time.Second; return now })
+	d.TakeTime()
+	tensor.Binary(kernel.OpAdd, floats, floats)
+	if sum := tensor.Binary(kernel.OpAdd, ints, ints); !slices.Equal(tensor.Data[int64](sum), []int64{14, 18, 14, 4}) {
+		t.Errorf("got %v", tensor.Data[int64](sum))
+	}
+	u := tensor.Unique(ints, 0, 50)
+	if called, computed, took := d.TakeTime(); called != 3 || computed != 2 || took != 2*time.Second || u.Index.Numel() != 3 {
+		t.Errorf("%d kernels were called, and %d computed in %v; %d distinct", called, computed, took, u.Index.Numel())
+	}
+	if called, computed, took := d.TakeTime(); called+computed != 0 || took != 0 || len(d.TakeWork()) > 1 {
+		t.Errorf("after that %d were called, and %d computed in %v", called, computed, took)
 	}
 }
 

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -30,6 +31,10 @@ func (d *Device) byRow(kernel string, rows, flops, bytes int) {
 }
 
 func (d *Device) add(w Work) {
+	if d.timed.Load() {
+		d.calls.Add(1)
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.work[w]++
@@ -42,6 +47,30 @@ func (d *Device) TakeWork() map[Work]int {
 	w := d.work
 	d.work = map[Work]int{}
 	return w
+}
+
+// Time has the device say from now on how often it was called and how long it computed, by TakeTime, and no more what with. It
+// asks clock before and after it computes.
+func (d *Device) Time(clock func() time.Duration) {
+	d.clock = clock
+	d.timed.Store(true)
+}
+
+// TakeTime returns how many kernels were called since Time or the last TakeTime, how many of them computed, and how long.
+func (d *Device) TakeTime() (called, computed int, took time.Duration) {
+	return int(d.calls.Swap(0)), int(d.computed.Swap(0)), time.Duration(d.took.Swap(0))
+}
+
+// compute computes with integers.
+func (d *Device) compute(kernel func()) {
+	if !d.timed.Load() {
+		kernel()
+		return
+	}
+	start := d.clock()
+	kernel()
+	d.took.Add(int64(d.clock() - start))
+	d.computed.Add(1)
 }
 
 // A Role is what an optimizer has a tensor for.
