@@ -13,8 +13,8 @@ import (
 )
 
 // flipProductVar is for tests of what watches over a run: "STEP:RANK:NUMBER" has the lowest bit of an element flipped, as a faulty core
-// might, of the result of that one of the products that a rank computes in a step; "STEP:RANK:all" of all elements of all of them. Both
-// count from 1.
+// might, of the result of that one of the products, attention and its gradient among them, that a rank computes in a step; "STEP:RANK:all"
+// of all elements of all of them. Both count from 1.
 const flipProductVar = "GORUN_TEST_FLIP_PRODUCT"
 
 // A faultyDevice is a CPU that does what flipProductVar asks for.
@@ -52,14 +52,9 @@ func (d *faultyDevice) SetPairwise(on bool) {
 	d.Device.(interface{ SetPairwise(on bool) }).SetPairwise(on)
 }
 
-// MatMul multiplies, and flips.
-func (d *faultyDevice) MatMul(dt tensor.DType, g kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
-	d.Device.MatMul(dt, g, dst, a, b, l)
-	size, n := dt.Size(), l.Numel()*g.M*g.N
-	if g.Wide {
-		size = 4
-	}
-	if d.seen++; d.now != d.step || d.number > 0 && d.seen != d.number {
+// flip flips of the n elements at dst, of the product that was counted last, those that it is to.
+func (d *faultyDevice) flip(dst unsafe.Pointer, n, size int) {
+	if d.now != d.step || d.number > 0 && d.seen != d.number {
 		return
 	}
 	if d.number > 0 {
@@ -68,4 +63,31 @@ func (d *faultyDevice) MatMul(dt tensor.DType, g kernel.Gemm, dst, a, b unsafe.P
 	for i := range n {
 		*(*byte)(unsafe.Add(dst, i*size)) ^= 1
 	}
+}
+
+// MatMul multiplies, and flips.
+func (d *faultyDevice) MatMul(dt tensor.DType, g kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
+	d.Device.MatMul(dt, g, dst, a, b, l)
+	size := dt.Size()
+	if g.Wide {
+		size = 4
+	}
+	d.seen++
+	d.flip(dst, l.Numel()*g.M*g.N, size)
+}
+
+// Attention attends, and flips.
+func (d *faultyDevice) Attention(a kernel.Attention) {
+	d.Device.Attention(a)
+	d.seen++
+	d.flip(a.Y, a.Heads*a.T*a.E, a.DType.Size())
+}
+
+// AttentionGrad computes gradients, and flips.
+func (d *faultyDevice) AttentionGrad(a kernel.AttentionGrad) {
+	d.Device.AttentionGrad(a)
+	d.seen++
+	d.flip(a.DQ, a.Heads*a.T*a.D, a.DType.Size())
+	d.flip(a.DK, a.Heads*a.S*a.D, a.DType.Size())
+	d.flip(a.DV, a.Heads*a.S*a.E, a.DType.Size())
 }

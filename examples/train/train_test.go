@@ -296,8 +296,10 @@ func TestOperatorsAreNamed(t *testing.T) {
 	programtest.Build(t).NamesOperators(t, []programtest.Way{
 		{Ranks: 2}, {Ranks: 3}, {Ranks: 3, Args: []string{"-dp", "3"}}, {Ranks: 4, Args: []string{"-dp", "2"}},
 	}, []programtest.WrongProduct{
-		{Ranks: 2, Rank: 1, Product: 4, Op: "Linear"}, {Ranks: 3, Args: []string{"-dp", "3"}, Rank: 2, Product: 7, Op: "Linear"},
-		{Ranks: 2, Rank: 0, Product: 8, Op: "Linear", Backward: true}, {Ranks: 1, Rank: 0, Product: 11, Op: "Linear", Backward: true},
+		{Ranks: 2, Rank: 1, Product: 5, Op: "Linear"}, {Ranks: 3, Args: []string{"-dp", "3"}, Rank: 2, Product: 8, Op: "Linear"},
+		{Ranks: 2, Rank: 0, Product: 9, Op: "Linear", Backward: true}, {Ranks: 1, Rank: 0, Product: 12, Op: "Linear", Backward: true},
+		{Ranks: 2, Rank: 0, Product: 4, Op: "ScaledDotProductAttention"},
+		{Ranks: 1, Rank: 0, Product: 17, Op: "ScaledDotProductAttention", Backward: true},
 	}, "-data", words(t), "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6", "-layers", "1", "-sample", "0",
 		"-plot", "")
 }
