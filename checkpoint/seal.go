@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -17,7 +19,13 @@ import (
 type Seal struct {
 	tensors []namedTensor // in the order of their names
 	parts   []sealedPart
+	lifted  finding // of the first changed element that Lift has found
+	err     error   // of Lift
 }
+
+// A finding is, of a tensor of which this rank's elements have changed, its number, from 1 on; that of the element, from 1 on, or 0
+// if there are several; and its bits, now and before. The first number is 0 if nothing has changed.
+type finding [4]uint64
 
 // A sealedPart is a part of tensor number t.
 type sealedPart struct {
@@ -44,8 +52,24 @@ func NewSeal(state *State) (s *Seal, err error) {
 	return s, nil
 }
 
-// Check returns a *ChangedError, the same on every rank, if an element has changed on any: the first that the first such rank finds.
-// It costs as much as NewSeal, and one gather of 4 numbers a rank. It is collective over world.
+// Lift looks whether what is sealed of tensors has changed, and seals it no more: they are about to be updated. Check returns what it
+// has found. It makes no call and costs as much as NewSeal did for these tensors. Of a nil Seal it does nothing.
+func (s *Seal) Lift(tensors ...*dtensor.Tensor) {
+	if s == nil {
+		return
+	}
+	s.parts = slices.DeleteFunc(s.parts, func(p sealedPart) bool {
+		t := s.tensors[p.t].tensor
+		if t == nil || !slices.Contains(tensors, t) {
+			return false
+		}
+		s.look(&p)
+		return true
+	})
+}
+
+// Check returns a *ChangedError, the same on every rank, if an element has changed on any: of the first such rank the first that Lift
+// has found, or else Check. It costs as much as NewSeal, and one gather of 4 numbers a rank. It is collective over world.
 func (s *Seal) Check(ctx context.Context, world *comm.Comm) error {
 	mine, err := s.changed()
 	if err := agree(ctx, world, err); err != nil {
@@ -70,41 +94,59 @@ func (s *Seal) Check(ctx context.Context, world *comm.Comm) error {
 	return nil
 }
 
-// changed returns of the first tensor of which this rank's elements have changed its number, from 1 on; that of the
-// element, from 1 on, or 0 if there are several; and its bits, now and before. They are 0 if nothing has changed.
-func (s *Seal) changed() (found [4]uint64, err error) {
+// changed returns what Lift has found, or else the first change of what is sealed still.
+func (s *Seal) changed() (found finding, err error) {
+	found, err = s.lifted, s.err
 	defer fault.Catch(&err)
-	for _, p := range s.parts {
-		now := sealSums(p.data)
-		if now == p.sums {
-			continue
-		}
-		found[0] = uint64(p.t + 1)
-		d := less(now[0], p.sums[0])
-		back := times61(less(now[1], p.sums[1]), inverse(d)) // n-i, if one element has changed
-		n := p.box.numel()
-		t := &s.tensors[p.t]
-		if d == 0 || back < 1 || back > uint64(n) || t.tensor != nil && t.tensor.Layout().Cyclic() >= 0 { // whose rows are no box
-			return found, nil
-		}
-		i := n - int(back)
-		shape, at := t.shape(), 0
-		for axis, k := range unravel(i, p.box.size) {
-			at = at*shape[axis] + p.box.offset[axis] + k
-		}
-		found[1], found[2] = uint64(at+1), element(onHost(p.data)[i*p.data.DType().Size():], p.data.DType())
-		if p.data.DType().Size() < 8 { // of larger ones the bits before are known modulo the prime alone
-			found[3] = less(found[2], d)
-		}
-		return found, nil
+	for i := 0; i < len(s.parts) && found[0] == 0 && err == nil; i++ {
+		found = s.change(&s.parts[i])
 	}
-	return found, nil
+	return found, err
+}
+
+// look keeps the change of a part, unless there was one before.
+func (s *Seal) look(p *sealedPart) {
+	defer fault.Catch(&s.err)
+	if s.lifted[0] == 0 && s.err == nil {
+		s.lifted = s.change(p)
+	}
+}
+
+// change returns how a part has changed.
+func (s *Seal) change(p *sealedPart) (found finding) {
+	now := sealSums(p.data)
+	if now == p.sums {
+		return found
+	}
+	found[0] = uint64(p.t + 1)
+	d := less(now[0], p.sums[0])
+	back := times61(less(now[1], p.sums[1]), inverse(d)) // n-i, if one element has changed
+	n := p.box.numel()
+	t := &s.tensors[p.t]
+	if d == 0 || back < 1 || back > uint64(n) {
+		return found
+	}
+	i := n - int(back)
+	shape, at := t.shape(), 0
+	for axis, k := range unravel(i, p.box.size) {
+		if axis == 0 && t.tensor != nil {
+			k = t.tensor.Layout().Held(t.mesh().Coord()).Row(k) // in a block, or dealt out in turn
+		} else {
+			k += p.box.offset[axis]
+		}
+		at = at*shape[axis] + k
+	}
+	found[1], found[2] = uint64(at+1), element(onHost(p.data)[i*p.data.DType().Size():], p.data.DType())
+	if p.data.DType().Size() < 8 { // of larger ones the bits before are known modulo the prime alone
+		found[3] = less(found[2], d)
+	}
+	return found
 }
 
 // A ChangedError says that elements of a tensor have changed on a rank since a Seal was made.
 type ChangedError struct {
 	Name      string // of the tensor
-	Index     []int  // of the element; nil if several have changed, or the rows are dealt out in turn
+	Index     []int  // of the element; nil if several have changed
 	Rank      int    // the world's number of the rank
 	Bits, Was uint64 // of the element, now and, if it has less than 8 bytes, before
 	DType     tensor.DType

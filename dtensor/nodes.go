@@ -34,6 +34,25 @@ func (t *Tensor) rowNodes() (nodes [][]int, axes axisSet) {
 	return nodes, axes
 }
 
+// outputsAtLeaves returns w, the weight of a Linear of x, with its outputs cut at leaves, if one axis divides them otherwise and w has
+// fewer inputs than x has rows. Its gradient and a loss add up over the outputs: the result, which is larger, needs not be moved for them.
+func (w *Tensor) outputsAtLeaves(x *Tensor) *Tensor {
+	s := w.spec
+	if in := w.Dim(1); in == 0 || in >= x.Numel()/in {
+		return w
+	}
+	for axis, p := range s.placements {
+		if !p.IsReplicate() && (p != layout.Shard(0) || !x.spec.placements[axis].IsReplicate()) {
+			return w
+		}
+	}
+	cut, nodes := layout.CutAtLeaves(s.layout.Axes(), s.placements, 0, w.Dim(0), pairwise.Leaf(w.Dim(0), pairwise.Least))
+	if len(nodes) < 2 || slices.Equal(cut, s.placements) {
+		return w
+	}
+	return w.to(s.with("Linear", cut), "Linear")
+}
+
 // ofType returns nodes of a narrow type, which are float32, added up and rounded once; t itself if
 // it is of type dt.
 func (t *Tensor) ofType(dt tensor.DType) *Tensor {

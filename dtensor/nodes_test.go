@@ -20,7 +20,8 @@ var nodeCases = []opCase{
 		{{512}, {4, 512}, {4}}},
 		f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
 	{name: "MatMul at leaves", shapes: [][][]int{{{3, 2048}, {2048, 4}}, {{2, 3, 1024}, {2, 1024, 5}}}, f: two(T.MatMul)},
-	{name: "Linear at leaves", shapes: [][][]int{{{4, 2048}, {3, 2048}, {3}}, {{8, 128, 3}, {6, 3}, {6}}, {{16, 131, 3}, {6, 3}, {6}}},
+	{name: "Linear at leaves", shapes: [][][]int{{{4, 2048}, {3, 2048}, {3}}, {{8, 128, 3}, {6, 3}, {6}}, {{16, 131, 3}, {6, 3}, {6}},
+		{{2, 5, 3}, {2048, 3}, {2048}}},
 		f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
 	{name: "two Linear", shapes: [][][]int{{{4, 128, 4}, {512, 4}, {4, 512}}},
 		f: func(in []T) T { return in[0].Add(in[0].Linear(in[1], nil).Gelu().Linear(in[2], nil)) }},
@@ -244,6 +245,32 @@ func TestBiasAtLeavesIsAddedUp(t *testing.T) {
 			}
 			if moves != 3 { // of the output for the loss, of dy and of x
 				return fmt.Errorf("mesh %v: %d moves, want 3: %v", m, moves, record.Stats().Causes)
+			}
+			return nil
+		})
+	}
+}
+
+// With SameBits such ranks move a weight with few inputs, so that the outputs of Linear are cut at leaves. A weight with many inputs, and
+// one in a layout of its own, stay.
+func TestOutputsAreCutAtLeaves(t *testing.T) {
+	const out = 2048
+	for ranks, at := range map[int]string{3: "S(1)[768 768 512]", 5: "S(1)[512 384 384 384 384]", 4: "S(1)"} {
+		onMesh(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			own := make([]int, ranks)
+			own[0], own[1] = out-100, 100
+			for _, c := range []struct {
+				rows, in int
+				p        layout.Placement
+				want     string
+			}{{64, 8, layout.Shard(0), at}, {8, 64, layout.Shard(0), "S(1)"},
+				{64, 8, layout.ShardSizes(0, own...), layout.ShardSizes(1, own...).String()}} {
+				x := dtensor.Normal(m, dtensor.Key{Stream: 1}, 0, 1, []int{c.rows, c.in}, layout.Replicate())
+				y := x.Linear(dtensor.Normal(m, dtensor.Key{Stream: 2}, 0, 1, []int{out, c.in}, c.p), nil)
+				if got := y.Placements()[0].String(); got != c.want {
+					return fmt.Errorf("mesh %v: %v of %v, want %s", m, y, c, c.want)
+				}
 			}
 			return nil
 		})

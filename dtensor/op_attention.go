@@ -51,6 +51,7 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 		out.local = m.empty(r.out[0], q.DType()).local
 	} else {
 		out.local, lse = tensor.Attention(a.local, b.local, c.local, causal)
+		m.eng.products.attention(op, out.spec, a.local, b.local, c.local, out.local, causal)
 	}
 	out.made(op, a, b, c)
 	if Tracked(q, k, v) {
@@ -60,6 +61,8 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 			ga, gb, gc := wrap(a.spec, a.local), wrap(b.spec, b.local), wrap(c.spec, c.local)
 			if !m.outside() {
 				ga.local, gb.local, gc.local = tensor.AttentionGrad(gy.local, a.local, b.local, c.local, y.local, lse, causal)
+				m.eng.products.attentionGrad([]*tensor.Tensor{gy.local, a.local, b.local, c.local, y.local, lse},
+					[]*tensor.Tensor{ga.local, gb.local, gc.local}, []*spec{a.spec, b.spec, c.spec}, causal)
 			}
 			a.accumulate(ga)
 			b.accumulate(gb)

@@ -144,6 +144,10 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	if w.NDim() != 2 {
 		refuse("Linear", fmt.Sprintf("the weight has the shape %v", w.Shape()), "give [out, in]", operand("x", x), operand("w", w))
 	}
+	if m.eng.same {
+		w = w.outputsAtLeaves(x)
+		in[1] = w
+	}
 	r := m.rule(keyOf("Linear", ts...), func() (*layout.Rule, error) { return linearRule(x, w, bias) }, ts...)
 	if bias != nil && m.eng.same && (x.shards(x.NDim()-1) || w.shards(1)) {
 		nodes := m.rule(keyOf("Linear", x, w), func() (*layout.Rule, error) { return linearRule(x, w, nil) }, x, w)

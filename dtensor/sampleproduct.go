@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"runtime"
 	"slices"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/object"
 	"github.com/gorun-spmd/gorun/internal/philox"
 	"github.com/gorun-spmd/gorun/internal/stack"
@@ -18,160 +15,81 @@ import (
 )
 
 // A ProductSample finds ranks that multiply wrongly, also where no other rank has the same shard. Between SampleProduct and Check
-// each rank puts aside a few elements of one of its products, of those of MatMul, Linear and their gradients, with the rows and
-// columns that they were made from. In Check the next rank computes them again, by the same kernels. With SameBits an element has the
-// same bits whatever is computed beside it, so a difference means that one of the two ranks is faulty.
+// each rank puts aside a few elements of one of its products, with what they were made from: of those of MatMul, Linear,
+// ScaledDotProductAttention and their gradients, and of MatMulTo. In Check the next rank computes them again, by the same kernels. With
+// SameBits an element has the same bits whatever is computed beside it, so a difference means that one of the two ranks is faulty.
 type ProductSample struct {
 	eng   *engine
 	key   philox.Key
 	named iter.Seq2[string, *Tensor]
+	node  uint32        // says which node of a product that has several
 	seen  uint64        // products so far
 	taken *sampledPiece // nil: none
 }
 
-// A sampledPiece is Rows × Cols elements of a product, C, and what they were made from, as the product takes it.
-type sampledPiece struct {
-	Op             string // "MatMul", "gradient of Linear"
-	Line           string // that called Op
-	Tensor         string // of those that are named, the one that is an operand
-	TransA, TransB bool
-	Type, Out      tensor.DType // of the operands and of C
-	Rows, Cols     int
-	Inner          int // the inner dimension
-	A, B, Bias, C  []byte
-	First, Width   int   // in the rank's part of the product: the number of C's first element, and that of elements from row to row
-	Local, Offset  []int // the shape of this part, and where it begins in the global tensor
-}
-
-const (
-	sampledSide  = 8       // the most rows and columns of a product that are put aside
-	sampledBytes = 1 << 16 // the most bytes of operands, unless one row and one column have more
-)
-
 // SampleProduct begins to sample the products of all meshes of this rank. All of them are equally likely; seed, which must be the
 // same on all ranks, chooses, and is the number of the step as a rule. named says how tensors are called in an error. It returns nil,
-// whose Check does nothing, if SameBits is off. What is put aside takes some 64 KiB, and no call is made before Check.
+// whose Check does nothing, if SameBits is off. What is put aside takes some 64 KiB, or more where one element needs more, and no call is
+// made before Check.
 func (m *Mesh) SampleProduct(seed uint64, named iter.Seq2[string, *Tensor]) *ProductSample {
 	if !m.eng.same {
 		return nil
 	}
-	m.eng.products = &ProductSample{eng: m.eng, key: philox.Key{Seed: seed}, named: named}
-	return m.eng.products
+	p := &ProductSample{eng: m.eng, key: philox.Key{Seed: seed}, named: named}
+	p.node = p.key.Block(math.MaxUint64)[0]
+	m.eng.products = p
+	return p
 }
 
-// turn returns which of n nodes that a rank computes of the next product may be sampled.
+// turn returns which of n nodes that a rank computes of a product may be sampled.
 func (p *ProductSample) turn(n int) int {
 	if p == nil {
 		return -1
 	}
-	return int((p.seen + p.key.Seed) % uint64(n))
+	return int(p.node % uint32(n))
 }
 
-// product puts a piece of the product c = a·b aside, or a·b + bias, if its turn has come. c is this rank's part of a tensor of layout s.
-func (p *ProductSample) product(op string, s *spec, a, b, bias, c *tensor.Tensor, transA, transB bool) {
+// chosen returns random words if the product that comes next is the one to put aside, until another is.
+func (p *ProductSample) chosen() (words [4]uint32, ok bool) {
 	if p == nil {
-		return
+		return words, false
 	}
-	words := p.key.Block(p.seen)
+	words = p.key.Block(p.seen)
 	p.seen++
 	if uint64(words[0])%p.seen != 0 { // so that each of n products is the one that remains with probability 1/n
-		return
+		return words, false
 	}
 	p.taken = nil
-	if a.Numel() == 0 || b.Numel() == 0 {
-		return
-	}
-	piece := &sampledPiece{Op: op, TransA: transA, TransB: transB, Type: a.DType(), Out: c.DType(), Local: s.local, Offset: s.offset}
+	return words, true
+}
+
+// begin returns a piece of what is computed of operands: a rank's part of a tensor, of shape local, from offset on. op names it in the
+// forward pass.
+func (p *ProductSample) begin(op string, local, offset []int, operands ...*tensor.Tensor) *sampledPiece {
+	p.taken = &sampledPiece{Op: op, Local: local, Offset: offset}
 	if n := p.eng.detecting; n != nil {
-		piece.Op, piece.Line = "gradient of "+n.op, stack.Line(n.stack(), "")
+		p.taken.Op, p.taken.Line = "gradient of "+n.op, stack.Line(n.stack(), "")
 	} else {
-		piece.Line = stack.Line(callers(), "")
+		p.taken.Line = stack.Line(callers(), "")
 	}
-	for name, t := range p.named {
-		if t.local == a || t.local == b {
-			piece.Tensor = name
+	for _, x := range operands {
+		for name, t := range p.named {
+			if p.taken.Tensor == "" && partOf(x, t.local) {
+				p.taken.Tensor = name
+			}
 		}
 	}
-	piece.cut(a, b, bias, c, words)
-	p.taken = piece
+	return p.taken
 }
 
-// cut copies the elements that random words choose, and their operands.
-func (piece *sampledPiece) cut(a, b, bias, c *tensor.Tensor, words [4]uint32) {
-	rowsA, inner := matrixOf(a)
-	colsB := b.Dim(b.NDim() - 1)
-	if piece.TransA {
-		rowsA, inner = inner, rowsA
+// partOf reports whether x lies in the memory of t.
+func partOf(x, t *tensor.Tensor) bool {
+	if _, absent := t.Absent(); absent || x.Numel() == 0 || t.Numel() == 0 {
+		return false
 	}
-	if piece.TransB {
-		colsB = b.Dim(b.NDim() - 2)
-	}
-	if !piece.TransA && b.NDim() == 2 { // all matrices of a meet the same b
-		rowsA = a.Numel() / inner
-	}
-	piece.Inner, piece.Rows, piece.Cols = inner, min(sampledSide, rowsA), min(sampledSide, colsB)
-	for piece.Rows+piece.Cols > 2 && (piece.Rows+piece.Cols)*inner*piece.Type.Size() > sampledBytes {
-		piece.Rows, piece.Cols = (piece.Rows+1)/2, (piece.Cols+1)/2
-	}
-	matrix := int(words[1]) % (c.Numel() / (rowsA * colsB))
-	row, col := int(words[2])%(rowsA-piece.Rows+1), int(words[3])%(colsB-piece.Cols+1)
-	batch := c.Shape()[:max(0, c.NDim()-2)]
-	piece.A = block(a, sizeBefore(a, batch, matrix)*rowsA*inner, rowsA, inner, row, piece.Rows, piece.TransA)
-	piece.B = block(b, sizeBefore(b, batch, matrix)*inner*colsB, colsB, inner, col, piece.Cols, !piece.TransB)
-	if bias != nil {
-		size := bias.DType().Size()
-		piece.Bias = slices.Clone(bytesOf(bias)[col*size : (col+piece.Cols)*size])
-	}
-	piece.First, piece.Width = matrix*rowsA*colsB+row*colsB+col, colsB
-	for r := range piece.Rows {
-		at := (piece.First + r*colsB) * c.DType().Size()
-		piece.C = append(piece.C, bytesOf(c)[at:at+piece.Cols*c.DType().Size()]...)
-	}
-	runtime.KeepAlive([]*tensor.Tensor{bias, c})
+	first := uintptr(t.Ptr())
+	return uintptr(x.Ptr()) >= first && uintptr(x.Ptr()) < first+uintptr(t.Bytes())
 }
-
-// matrixOf returns the last two dimensions of t.
-func matrixOf(t *tensor.Tensor) (rows, cols int) {
-	if n := t.NDim(); n > 1 {
-		rows = t.Dim(n - 2)
-	} else {
-		rows = 1
-	}
-	return rows, t.Dim(t.NDim() - 1)
-}
-
-// sizeBefore returns how many matrices lie before the one of t that matrix number at of a product with these batch dimensions is made from.
-func sizeBefore(t *tensor.Tensor, batch []int, at int) (n int) {
-	own := t.Shape()[:max(0, t.NDim()-2)]
-	step := 1
-	for d := len(batch) - 1; d >= 0; d-- {
-		if k := d - (len(batch) - len(own)); k >= 0 && own[k] > 1 {
-			n += at % batch[d] * step
-			step *= own[k]
-		}
-		at /= batch[d]
-	}
-	return n
-}
-
-// block returns some of the vectors of a matrix that begins at an element of t: rows, or columns if they lie across, as the matrix of
-// them lies.
-func block(t *tensor.Tensor, begin, vectors, length, first, n int, across bool) (b []byte) {
-	size := t.DType().Size()
-	all := bytesOf(t)[begin*size:]
-	if !across {
-		b = slices.Clone(all[first*length*size : (first+n)*length*size])
-	} else {
-		for k := range length {
-			b = append(b, all[(k*vectors+first)*size:(k*vectors+first+n)*size]...)
-		}
-	}
-	runtime.KeepAlive(t)
-	return b
-}
-
-// bytesOf returns the memory of a tensor on the host, which must stay reachable.
-func bytesOf(t *tensor.Tensor) []byte { return unsafe.Slice((*byte)(t.Ptr()), t.Bytes()) }
 
 // Drop ends the sampling, without a comparison. After Check it does nothing.
 func (p *ProductSample) Drop() {
@@ -267,43 +185,11 @@ func (p *ProductSample) compare(ctx context.Context, world *comm.Comm) (*Product
 	return wrong, nil
 }
 
-// again computes the piece and returns the first difference, if there is one.
-func (piece *sampledPiece) again(dev tensor.Device) (wrong *ProductError, err error) {
-	defer fault.Catch(&err)
-	defer dev.Open().Close()
-	of := func(b []byte, dt tensor.DType, rows, cols int, across bool) *tensor.Tensor {
-		if across {
-			rows, cols = cols, rows
-		}
-		t := tensor.New(dev, dt, rows, cols)
-		copy(bytesOf(t), b)
-		return t
-	}
-	a := of(piece.A, piece.Type, piece.Rows, piece.Inner, piece.TransA)
-	b := of(piece.B, piece.Type, piece.Cols, piece.Inner, !piece.TransB)
-	was := of(piece.C, piece.Out, piece.Rows, piece.Cols, false)
-	now := tensor.NewLike(was)
-	if piece.Bias != nil {
-		now = tensor.Linear(a, b, of(piece.Bias, piece.Type, 1, piece.Cols, false).Reshape(piece.Cols))
-	} else {
-		tensor.MatMulTo(now, a, b, piece.TransA, piece.TransB, false)
-	}
-	x, y := tensor.ToSlice[float64](tensor.Cast(was, tensor.Float64)), tensor.ToSlice[float64](tensor.Cast(now, tensor.Float64))
-	for i := range x {
-		if math.Float64bits(x[i]) == math.Float64bits(y[i]) || math.IsNaN(x[i]) && math.IsNaN(y[i]) {
-			continue
-		}
-		index := globalIndex(piece.First+i/piece.Cols*piece.Width+i%piece.Cols, piece.Local, piece.Offset)
-		return &ProductError{Op: piece.Op, Line: piece.Line, Tensor: piece.Tensor, Index: index, DType: piece.Out, Value: x[i], Again: y[i]}, nil
-	}
-	return nil, nil
-}
-
 // A ProductError says that two ranks have computed an element of a product from the same numbers, and not the same.
 type ProductError struct {
 	Op     string // "MatMul", "gradient of Linear"
 	Line   string // that called it, "train/main.go:31"; "" if it is not known
-	Tensor string // the named tensor that is an operand; "" if none is, or it was cast or redistributed for the product
+	Tensor string // the named tensor that an operand is or is a part of; "" if none is, or it was cast or redistributed for the product
 	Index  []int  // of the element in the global tensor, or in what the rank adds to it
 	Rank   int    // the world's number of the rank whose product it is
 	By     int    // and of that which has computed it again

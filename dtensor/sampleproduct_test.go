@@ -7,61 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
-	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
-
-// A faultyDevice is a CPU that, while it is on, flips the lowest bit of elements of products.
-type faultyDevice struct {
-	tensor.Device
-	on   bool
-	only int // the one element of each matrix of which it does; negative: all
-}
-
-func (d *faultyDevice) SetPairwise(on bool) {
-	d.Device.(interface{ SetPairwise(bool) }).SetPairwise(on)
-}
-
-func (d *faultyDevice) MatMul(dt dtype.DType, g kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
-	d.Device.MatMul(dt, g, dst, a, b, l)
-	size := dt.Size()
-	if g.Wide {
-		size = 4
-	}
-	for i := range l.Numel() * g.M * g.N {
-		if d.on && (d.only < 0 || i%(g.M*g.N) == d.only) {
-			*(*byte)(unsafe.Add(dst, i*size)) ^= 1
-		}
-	}
-}
-
-// multiply calls f on each rank, with same bits, and with a device that is faulty while f wants.
-func multiply(t *testing.T, shape []int, f func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh, d *faultyDevice) error) []error {
-	t.Helper()
-	var axes []dtensor.Axis
-	n := 1
-	for i, size := range shape {
-		axes, n = append(axes, dtensor.Axis{Name: axisNames[i], Size: size}), n*size
-	}
-	return commtest.Ranks(t.Context(), n, func(ctx context.Context, world *comm.Comm) error {
-		d := &faultyDevice{Device: tensor.NewCPU(world.Memory()), only: -1}
-		world.Internals().Attr(dtensor.DeviceKey{}, func() any { return d })
-		m, err := dtensor.NewMesh(world, axes...)
-		if err != nil {
-			return err
-		}
-		m.SetSameBits(true)
-		m.CheckReplicas(false) // which would find it first
-		return f(ctx, world, m, d)
-	})
-}
 
 // sampledModel returns a function that runs and differentiates products of every kind, and its parameters by name.
 func sampledModel(m *dtensor.Mesh, dt tensor.DType) (run func(ctx context.Context) error, named func(yield func(string, T) bool)) {
@@ -109,14 +61,15 @@ func TestSampledProducts(t *testing.T) {
 		{[]int{3}, tensor.BFloat16, 2, 20}, {[]int{2, 2}, tensor.BFloat16, 1, 20},
 	} {
 		ops := make([]map[string]int, 4)
-		for rank, err := range multiply(t, c.shape, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh, d *faultyDevice) error {
+		for rank, err := range meshtest.OnFaulty(t, c.shape, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh,
+			d *meshtest.Faulty) error {
 			run, named := sampledModel(m, c.dt)
 			ops[world.Rank()] = map[string]int{}
 			for step := range c.steps {
 				sample := m.SampleProduct(uint64(step), named)
-				d.on = world.Rank() == c.faulty
+				d.On = world.Rank() == c.faulty
 				err := run(ctx)
-				d.on = false
+				d.On = false
 				if err != nil {
 					return err
 				}
@@ -159,7 +112,8 @@ func TestSampledProducts(t *testing.T) {
 // One bit of one element is found where it is, if it is in the sample; and a rank that always computes wrongly is known by that
 // two of its neighbours differ.
 func TestSampledBits(t *testing.T) {
-	for rank, err := range multiply(t, []int{3}, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh, d *faultyDevice) error {
+	for rank, err := range meshtest.OnFaulty(t, []int{3}, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh,
+		d *meshtest.Faulty) error {
 		normal := func(stream uint64, shape ...int) T {
 			return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, shape, layout.Replicate()).Redistribute(layout.Shard(0))
 		}
@@ -175,23 +129,145 @@ func TestSampledBits(t *testing.T) {
 			return wrong, err
 		}
 		for only := range 6 * 8 { // the last rank has 6 rows, the others 7
-			d.only = only
-			d.on = world.Rank() == 2
+			d.Only = only
+			d.On = world.Rank() == 2
 			sample := m.SampleProduct(uint64(only), none)
 			if err := dtensor.Try(ctx, m, func() { a.MatMul(b) }); err != nil {
 				return err
 			}
-			d.on = false
+			d.On = false
 			err := sample.Check(ctx, world)
 			wrong, ok := errors.AsType[*dtensor.ProductError](err)
 			if want := fmt.Sprint([]int{14 + only/8, only % 8}); !ok || fmt.Sprint(wrong.Index) != want || wrong.Rank != 2 || wrong.Op != "MatMul" {
 				return fmt.Errorf("element %d: %v, want %s", only, err, want)
 			}
 		}
-		d.only, d.on = -1, world.Rank() == 1
+		d.Only, d.On = -1, world.Rank() == 1
 		if wrong, err := multiply(1); wrong == nil || wrong.Rank != 1 || !wrong.Also ||
 			!strings.Contains(err.Error(), "rank 1 differs from a third rank too") {
 			return fmt.Errorf("a rank that is faulty in the check too: %w", err)
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// A rank that attends wrongly is found by the next one, forward and backward, and so are elements of each result that are wrong alone;
+// right ones are never reported.
+func TestSampledAttention(t *testing.T) {
+	for _, c := range []struct {
+		shape         []int
+		dt            tensor.DType
+		causal        bool
+		queries, keys int
+		faulty        int // negative: none
+		inputs        bool
+		steps         int
+	}{
+		{[]int{2}, tensor.Float32, true, 135, 135, -1, false, 100}, {[]int{2}, tensor.Float32, false, 70, 150, -1, false, 20},
+		{[]int{3}, tensor.BFloat16, true, 135, 135, -1, false, 20}, {[]int{2}, tensor.Float64, true, 150, 70, -1, false, 20},
+		{[]int{2}, tensor.Float32, true, 1100, 1100, -1, false, 5}, {[]int{2}, tensor.Float32, true, 70, 150, -1, false, 20},
+		{[]int{2}, tensor.Float32, true, 135, 135, 1, false, 20}, {[]int{3}, tensor.BFloat16, false, 70, 30, 0, false, 20},
+		{[]int{3}, tensor.Float32, true, 135, 135, 2, true, 20}, {[]int{2, 2}, tensor.Float64, false, 20, 90, 3, true, 20},
+	} {
+		ops := map[string]int{}
+		operands := map[string]string{"ScaledDotProductAttention": "q", "gradient of ScaledDotProductAttention, of q": "q",
+			"gradient of ScaledDotProductAttention, of k": "k", "gradient of ScaledDotProductAttention, of v": "v"}
+		for rank, err := range meshtest.OnFaulty(t, c.shape, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh,
+			d *meshtest.Faulty) error {
+			normal := func(stream uint64, shape ...int) T {
+				return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, shape, m.Every(layout.Replicate())...).
+					Redistribute(attentionPlaces(m)...).Cast(c.dt)
+			}
+			q, k, v := normal(1, 2, 6, c.queries, 9), normal(2, 2, 6, c.keys, 9), normal(3, 2, 6, c.keys, 6)
+			named := func(yield func(string, T) bool) { _ = yield("q", q) && yield("k", k) && yield("v", v) }
+			d.Inputs = c.inputs
+			for step := range c.steps {
+				sample := m.SampleProduct(uint64(step), named)
+				d.On = world.Rank() == c.faulty
+				_, _, err := dtensor.ValueAndGrad(ctx, func() T {
+					return dtensor.ScaledDotProductAttention(q, k, v, c.causal).Cast(tensor.Float32).Square().Sum(nil, false)
+				}, q, k, v)
+				d.On = false
+				if err != nil {
+					return err
+				}
+				err = sample.Check(ctx, world)
+				wrong, ok := errors.AsType[*dtensor.ProductError](err)
+				if ok && c.faulty >= 0 && wrong.Rank == c.faulty && strings.Contains(wrong.Line, "sampleproduct_test.go") &&
+					wrong.Tensor == operands[wrong.Op] {
+					if world.Rank() == 0 {
+						ops[wrong.Op]++
+					}
+				} else if c.faulty >= 0 || err != nil {
+					return fmt.Errorf("step %d: found %v, want that rank %d is wrong", step, err, c.faulty)
+				}
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Errorf("%v: rank %d: %v", c, rank, err)
+			}
+		}
+		if c.faulty >= 0 && len(ops) != len(operands) {
+			t.Errorf("%v: of %v wrong results were found", c, ops)
+		}
+	}
+}
+
+// attentionPlaces divides the heads by the last axis of a mesh, and the batch by the one before it.
+func attentionPlaces(m *dtensor.Mesh) []layout.Placement {
+	if len(m.Axes()) == 1 {
+		return []layout.Placement{layout.Shard(1)}
+	}
+	return []layout.Placement{layout.Shard(0), layout.Shard(1)}
+}
+
+// An element of attention that one rank alone computes wrongly, or of its gradients, is named once a sample has it.
+func TestSampledBitsOfAttention(t *testing.T) {
+	const heads, queries, keys, size = 2, 3, 2, 2 // of a rank
+	for rank, err := range meshtest.OnFaulty(t, []int{2}, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh,
+		d *meshtest.Faulty) error {
+		normal := func(stream uint64, n int) T {
+			return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, []int{1, 2 * heads, n, size}, layout.Shard(1))
+		}
+		q, k, v := normal(1, queries), normal(2, keys), normal(3, keys)
+		of := map[string]int{"ScaledDotProductAttention": queries}
+		for i, n := range []int{queries, keys, keys} {
+			of["gradient of ScaledDotProductAttention, of "+"qkv"[i:i+1]] = n
+		}
+		d.Only = 5
+		for step := 0; len(of) > 0; step++ {
+			if step == 1000 {
+				return fmt.Errorf("not found: %v", of)
+			}
+			sample := m.SampleProduct(uint64(step), func(func(string, T) bool) {})
+			d.On = world.Rank() == 1
+			_, _, err := dtensor.ValueAndGrad(ctx, func() T {
+				return dtensor.ScaledDotProductAttention(q, k, v, false).Square().Sum(nil, false)
+			}, q, k, v)
+			d.On = false
+			if err != nil {
+				return err
+			}
+			err = sample.Check(ctx, world)
+			if err == nil {
+				continue
+			}
+			wrong, ok := errors.AsType[*dtensor.ProductError](err)
+			if !ok {
+				return err
+			}
+			if n := of[wrong.Op]; n > 0 {
+				want := fmt.Sprint([]int{0, heads + d.Only/(n*size), d.Only / size % n, d.Only % size})
+				if fmt.Sprint(wrong.Index) != want || wrong.Rank != 1 {
+					return fmt.Errorf("%w, want %s", err, want)
+				}
+				delete(of, wrong.Op)
+			}
 		}
 		return nil
 	}) {

@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
@@ -74,7 +75,7 @@ func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 		h := tensor.Narrow(t.hidden, 0, at, k)
 		nodes := t.nodesOf(at, k, tile)
 		for i, j := range nodes {
-			tensor.MatMulTo(j.x, h, j.of(t, t.weight), false, true, false)
+			t.mesh.MatMulTo(t.product("logits", i, at, j.lo), j.x, h, j.of(t, t.weight), false, true, false)
 			its := hardStats[T](j)
 			tensor.Copy(tensor.Narrow(stats, 0, i*k, k), its)
 			its.Free()
@@ -95,10 +96,11 @@ func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 			dx := j.in(t, grad)
 			tensor.CrossEntropyGrad(dx, j.x, j.y, j.lo, shift, coef, j.weight)
 			if t.wantHidden {
-				tensor.MatMulTo(tensor.Narrow(t.dHidden, 0, i*t.outer+at, k), dx, j.of(t, t.weight), false, false, false)
+				dHidden := tensor.Narrow(t.dHidden, 0, i*t.outer+at, k)
+				t.mesh.MatMulTo(t.product("gradient of hidden", i, at, 0), dHidden, dx, j.of(t, t.weight), false, false, false)
 			}
 			if t.wantWeight {
-				tensor.MatMulTo(j.of(t, dWeight), dx, h, true, false, at > 0)
+				t.mesh.MatMulTo(t.product("gradient of weight", i, j.lo, 0), j.of(t, dWeight), dx, h, true, false, at > 0)
 			}
 		}
 		shift.Free()
@@ -108,6 +110,11 @@ func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 		tensor.CastTo(t.dWeight, dWeight)
 	}
 	return reduce[T](t.job, bad)
+}
+
+// product names one of the products of node number node of the classes, which begins at that row and column.
+func (t *tiled) product(what string, node, row, col int) dtensor.Part {
+	return dtensor.Part{Op: t.op + ": " + what, Offset: []int{row, col}, Node: node, Nodes: len(t.mine)}
 }
 
 // nodesOf returns the jobs of k positions from at on, for each node of the classes, whose logits are in

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
@@ -172,4 +173,28 @@ func differ(a, b []uint64) int {
 		}
 	}
 	return -1
+}
+
+// With same bits, ranks that do not divide the classes equally move the weight of the logits and its gradient, not logits.
+func TestLogitsStayWhereTheyAreMade(t *testing.T) {
+	const positions, width, classes = 64, 8, 2048
+	for _, ranks := range []int{3, 5, 6, 7} {
+		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			hidden := dtensor.Normal(m, dtensor.Key{Stream: 1}, 0, 1, []int{positions, width}, layout.Replicate())
+			weight := dtensor.Normal(m, dtensor.Key{Stream: 2}, 0, 1, []int{classes, width}, layout.Shard(0))
+			targets := dtensor.Uniform(m, dtensor.Key{Stream: 3}, 0, classes, []int{positions}, layout.Replicate()).Cast(tensor.Int64)
+			record := m.Comm().Record()
+			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				return loss.CrossEntropy(hidden.Linear(weight, nil), targets, loss.Options{})
+			}, hidden, weight)
+			record.Stop()
+			for by, n := range record.Stats().Causes {
+				if by.Kind == comm.AllToAllVKind && n.Bytes > 4*classes*width && err == nil {
+					err = fmt.Errorf("mesh %v: %d bytes for %s, want at most those of the weight", m, n.Bytes, by.Cause)
+				}
+			}
+			return err
+		})
+	}
 }

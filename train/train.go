@@ -74,9 +74,10 @@ type Run struct {
 	// With same bits the step that follows has a part of one of its products computed again on another rank: see
 	// dtensor.ProductSample.
 	CheckReplicas int
-	// Sealed says that in a run of Loss nothing but Optimizer changes Params and its state. Each time that replicas are compared, or
-	// would be if there were any, and that digests are written, the step that follows begins with a checkpoint.Seal of them, which is
-	// checked before Optimizer's step: an element that has changed, on whatever rank, ends the job.
+	// Sealed says that in a run of Loss nothing but Optimizer changes Params and its state; and in one of Step nothing the tensors of
+	// Keep.State before Lift. Each time that replicas are compared, or would be if there were any, and that digests are written, the
+	// step that follows begins with a checkpoint.Seal of them, which is checked before Optimizer's step, or by Lift: an element that
+	// has changed, on whatever rank, ends the job.
 	Sealed bool
 
 	Steps   int           // the run ends after so many; 0: no such end, but a run of Loss needs this one or Limit
@@ -147,6 +148,10 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	}
 	defer w.close()
 	r.watch = w
+	flip, err := w.flips()
+	if err != nil {
+		return err
+	}
 	if r.Params != nil {
 		visualize.Record(r.Params)
 	}
@@ -189,9 +194,13 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 				p.Mesh().StartKeys(n) // a run that goes on drops what it would have dropped
 			}
 		}
+		flip(n + 1)
 		l, err := step(ctx, n, share)
 		if err != nil {
 			return err
+		}
+		if err := w.unseal(ctx, n+1); err != nil { // what Step has sealed still
+			return fmt.Errorf("%s: step %d: %w", r.Program, n+1, err)
 		}
 		if err := w.multiplied(ctx, n+1); err != nil {
 			return fmt.Errorf("%s: step %d: %w", r.Program, n+1, err)

@@ -30,7 +30,7 @@ type watcher struct {
 	since time.Time     // of its end
 	cost  time.Duration // of it
 
-	sealed   *checkpoint.Seal       // until the step's update; nil: none
+	sealed   *checkpoint.Seal       // until the step's update, in a run of Step until its end; nil: none
 	watched  bool                   // the step that comes is one of which products are sampled, where they are
 	products *dtensor.ProductSample // of the step that is made; nil: none
 
@@ -63,9 +63,22 @@ func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*wat
 	return w, w.arm()
 }
 
-// sealed reports whether the run's parameters and what the optimizer remembers can be sealed.
+// sealed reports whether there is something to seal.
 func (r *Run) sealed() bool {
-	return r.Sealed && r.Step == nil && r.Params != nil && r.Optimizer != nil
+	if r.Step != nil {
+		return r.Sealed && r.Keep.State != nil
+	}
+	return r.Sealed && r.Params != nil && r.Optimizer != nil
+}
+
+// Lift says that Step is about to change tensors of Keep.State, once their gradients are there. If they are sealed it looks whether
+// something else has changed them, and Do ends the job after the step if so. It makes no call.
+func (r *Run) Lift(tensors ...*dtensor.Tensor) {
+	if w := r.watch; w != nil && w.sealed != nil {
+		start := time.Now()
+		w.sealed.Lift(tensors...)
+		w.cost += time.Since(start)
+	}
 }
 
 // mesh returns the mesh of the first tensor that the run keeps; nil if there is none.
@@ -120,19 +133,23 @@ func (w *watcher) arm() error {
 	return w.seal()
 }
 
-// seal seals them until unseal.
+// seal seals them until unseal. What Loss may change, as Buffers, is left out.
 func (w *watcher) seal() (err error) {
 	if !w.run.sealed() {
 		return nil
 	}
 	var state checkpoint.State
-	state.AddTensors("model.", w.run.Params)
-	state.AddTensors("optimizer.", w.run.Optimizer.State())
+	if w.run.Step != nil {
+		state.AddTensors("", w.state.Tensors())
+	} else {
+		state.AddTensors("model.", w.run.Params)
+		state.AddTensors("optimizer.", w.run.Optimizer.State())
+	}
 	w.sealed, err = checkpoint.NewSeal(&state)
 	return err
 }
 
-// unseal checks what is sealed, if anything is, before so many steps have been made.
+// unseal checks what is sealed, if anything is, in step number steps.
 func (w *watcher) unseal(ctx context.Context, steps int) error {
 	if w.sealed == nil {
 		return nil

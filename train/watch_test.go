@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/nn"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -87,6 +88,63 @@ func TestSealedRuns(t *testing.T) {
 			if step == 8 && (!ok || changed.Name != "model.w" || fmt.Sprint(changed.Index) != "[4 2]" || changed.Rank != 1 ||
 				!strings.Contains(err.Error(), "step 9")) {
 				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+	}
+}
+
+// TestSealedSteps changes an element that one rank alone holds before a step's update, of what Lift is told of and of what no step
+// updates; and after the update.
+func TestSealedSteps(t *testing.T) {
+	for i, c := range []struct {
+		name  string // of the tensor that changes; "": w, after its update
+		index string // that is found
+	}{{"w", "[4 2]"}, {"fixed", "[7]"}, {"", ""}} {
+		for rank, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+			m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: world.Size()})
+			if err != nil {
+				return err
+			}
+			w := dtensor.Full(m, tensor.Float32, 1, []int{6, 5}, layout.Shard(0))
+			fixed := dtensor.Full(m, tensor.Float32, 2, []int{8}, layout.Shard(0))
+			opt := optim.NewSGD([]*dtensor.Tensor{w}, optim.SGDConfig{Momentum: 0.5})
+			var state checkpoint.State
+			state.AddTensor("w", w)
+			state.AddTensor("fixed", fixed)
+			state.AddTensors("optimizer.", opt.State())
+			change := func(x *dtensor.Tensor, at, step int) {
+				if step == 8 && world.Rank() == 1 {
+					tensor.Edit(x.Local(), func(v []float32) { v[at] = 1.5 })
+				}
+			}
+			r := Run{Program: "test", Steps: 20, Unit: "things", PerStep: 1, Out: new(strings.Builder), CheckReplicas: 4, Sealed: true,
+				Keep: Keep{State: &state}}
+			r.Step = func(ctx context.Context, step int, _ float64) (float64, error) {
+				value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return w.Mul(w).Sum(nil, false) }, w)
+				if err != nil {
+					return 0, err
+				}
+				switch c.name {
+				case "w":
+					change(w, 7, step)
+				case "fixed":
+					change(fixed, 3, step)
+				}
+				r.Lift(append(nn.Tensors(opt.State()), w)...)
+				if err = opt.Step(grads, 0.01); c.name == "" {
+					change(w, 7, step)
+				}
+				return value.Item(), err
+			}
+			return r.Do(ctx, world, func(string, ...any) {})
+		}) {
+			changed, ok := errors.AsType[*checkpoint.ChangedError](err)
+			if c.name == "" && err != nil {
+				t.Errorf("%d: rank %d: %v", i, rank, err)
+			}
+			if c.name != "" && (!ok || changed.Name != c.name || fmt.Sprint(changed.Index) != c.index || changed.Rank != 1 ||
+				!strings.Contains(err.Error(), "step 9")) {
+				t.Errorf("%d: rank %d: %v", i, rank, err)
 			}
 		}
 	}

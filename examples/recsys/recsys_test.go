@@ -114,6 +114,21 @@ func TestProgramHasTheSameBits(t *testing.T) {
 	})
 }
 
+// TestFlippedBitsAreFound flips a bit of a weight of which ranks have copies; and of a table, and of what its optimizer remembers, that one
+// rank has, or ranks in turn, in memory that the backward pass updates or not. Without a flip 100 steps are as they should be.
+func TestFlippedBitsAreFound(t *testing.T) {
+	same := []string{"--same-bits"}
+	programtest.Build(t).FindsFlips(t, []programtest.Flip{
+		{Ranks: 3, Flags: same, Every: 1, Step: 98, Rank: 1, Tensor: "networks.6", Element: 355*17 + 5, Found: 98, Index: []int{17, 5}},
+		{Ranks: 3, Flags: same, Every: 2, Step: 5, Rank: 2, Tensor: "tables.C3", Element: 4*7 + 2, Found: 5, Index: []int{7, 2}},
+		{Ranks: 3, Flags: same, Every: 2, Step: 3, Rank: 1, Tensor: "tables.C6", Element: 4*2 + 1, Found: 3, Index: []int{7, 1}},
+		{Ranks: 2, Flags: same, Args: []string{"-unfused"}, Every: 1, Step: 4, Rank: 1, Tensor: "optimizer.tables.C1.sum.0", Element: 9, Found: 4,
+			Index: []int{9}},
+		{Ranks: 4, Flags: same, Args: []string{"-dp", "2"}, Every: 1, Step: 2, Rank: 3, Tensor: "tables.C1", Element: 4, Found: 2,
+			Index: []int{1, 0}},
+	}, "-rows", "4000", "-batch", "64", "-dim", "4")
+}
+
 func TestEveryMeshTrainsTheSame(t *testing.T) {
 	args := []string{"-rows", "6001", "-batch", "113", "-steps", "6", "-dim", "5"}
 	want, auc := trained(t, 1, 1, 0, args...)

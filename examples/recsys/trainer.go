@@ -13,6 +13,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/nn"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/train"
@@ -31,7 +32,7 @@ type trainer struct {
 	stored         bool     // some are on disks
 
 	params   []*dtensor.Tensor
-	tables   []optim.Optimizer // one a table
+	tables   []func(dtensor.Grad) error // that update one each
 	networks optim.Optimizer
 
 	order  *data.Order                // of the lines to train on
@@ -100,8 +101,12 @@ func (t *trainer) optimize(rows *dtensor.Tensor, table interface {
 }) {
 	opt := optim.NewRowAdagrad([]*dtensor.Tensor{rows}, optim.RowAdagradConfig{})
 	table.Follow(opt.State())
-	if t.tables = append(t.tables, opt); !t.o.apart {
-		table.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, t.o.tableRate) })
+	update := func(g dtensor.Grad) error {
+		t.run.Lift(append(nn.Tensors(opt.State()), rows)...)
+		return opt.Step([]dtensor.Grad{g}, t.o.tableRate)
+	}
+	if t.tables = append(t.tables, update); !t.o.apart {
+		table.Fuse(func(rows *dtensor.Rows) error { return update(dtensor.Sparse(rows)) })
 	}
 }
 
@@ -122,7 +127,7 @@ func (t *trainer) setUp() {
 	t.state.AddTensors("optimizer.networks.", t.networks.State())
 	t.run = train.Run{
 		Program: "recsys", Advice: "lower -lr or -table-lr", Steps: t.steps(), Unit: "lines", PerStep: min(t.o.batch, t.learn.Rows()),
-		Metrics: t.o.metrics, Keep: t.o.keep,
+		Metrics: t.o.metrics, Keep: t.o.keep, Sealed: t.mesh.SameBits(),
 		Step: func(ctx context.Context, step int, _ float64) (float64, error) { return t.step(ctx, step) },
 	}
 	t.run.Keep.State = &t.state
@@ -231,10 +236,11 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	}
 	n := len(t.tables)
 	for i := 0; t.o.apart && i < n; i++ { // else they have been changed already
-		if err := t.tables[i].Step(grads[i:i+1], t.o.tableRate); err != nil {
+		if err := t.tables[i](grads[i]); err != nil {
 			return 0, err
 		}
 	}
+	t.run.Lift(append(nn.Tensors(t.networks.State()), t.model.dense()...)...)
 	if err := t.networks.Step(grads[n:], t.o.rate); err != nil {
 		return 0, err
 	}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"os"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -14,54 +12,9 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// flipVar is for tests of what watches over a run: "STEP:RANK:PARAMETER:ELEMENT" has a bit of an element flipped, as faulty memory might,
-// of what one rank holds of a parameter, before the step's first forward pass. Steps count from 1.
-const flipVar = "GORUN_TEST_FLIP"
-
-// flips returns what flipVar asks for, to be called as a step begins; nil: nothing.
-func (t *trainer) flips() (func(step int), error) {
-	text := os.Getenv(flipVar)
-	if text == "" {
-		if d, ok := t.mesh.Device().(*faultyDevice); ok {
-			return d.begin, nil
-		}
-		return nil, nil
-	}
-	words := strings.Split(text, ":")
-	var numbers [3]int
-	for i, at := range []int{0, 1, 3} {
-		var err error
-		if len(words) == 4 {
-			numbers[i], err = strconv.Atoi(words[at])
-		}
-		if len(words) != 4 || err != nil {
-			return nil, fmt.Errorf("train: %s=%s: give STEP:RANK:PARAMETER:ELEMENT", flipVar, text)
-		}
-	}
-	var param *dtensor.Tensor
-	for name, p := range t.model.named() {
-		if name == words[2] {
-			param = p
-		}
-	}
-	step, rank, element := numbers[0], numbers[1], numbers[2]
-	switch {
-	case param == nil || param.DType() != tensor.Float32:
-		return nil, fmt.Errorf("train: %s=%s: there is no parameter %q of float32", flipVar, text, words[2])
-	case t.mesh.Comm().Rank() != rank:
-		return nil, nil
-	case element < 0 || element >= param.Local().Numel():
-		return nil, fmt.Errorf("train: %s=%s: rank %d has %d elements of %v", flipVar, text, rank, param.Local().Numel(), param)
-	}
-	return func(now int) {
-		if now == step {
-			tensor.Edit(param.Local(), func(x []float32) { x[element] = math.Float32frombits(math.Float32bits(x[element]) ^ 1<<20) })
-		}
-	}, nil
-}
-
-// flipProductVar is for tests too: "STEP:RANK:NUMBER" has the lowest bit of an element flipped, as a faulty core might, of the result of
-// that one of the products that a rank computes in a step; "STEP:RANK:all" of all elements of all of them. Both count from 1.
+// flipProductVar is for tests of what watches over a run: "STEP:RANK:NUMBER" has the lowest bit of an element flipped, as a faulty core
+// might, of the result of that one of the products, attention and its gradient among them, that a rank computes in a step; "STEP:RANK:all"
+// of all elements of all of them. Both count from 1.
 const flipProductVar = "GORUN_TEST_FLIP_PRODUCT"
 
 // A faultyDevice is a CPU that does what flipProductVar asks for.
@@ -99,14 +52,9 @@ func (d *faultyDevice) SetPairwise(on bool) {
 	d.Device.(interface{ SetPairwise(on bool) }).SetPairwise(on)
 }
 
-// MatMul multiplies, and flips.
-func (d *faultyDevice) MatMul(dt tensor.DType, g kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
-	d.Device.MatMul(dt, g, dst, a, b, l)
-	size, n := dt.Size(), l.Numel()*g.M*g.N
-	if g.Wide {
-		size = 4
-	}
-	if d.seen++; d.now != d.step || d.number > 0 && d.seen != d.number {
+// flip flips of the n elements at dst, of the product that was counted last, those that it is to.
+func (d *faultyDevice) flip(dst unsafe.Pointer, n, size int) {
+	if d.now != d.step || d.number > 0 && d.seen != d.number {
 		return
 	}
 	if d.number > 0 {
@@ -115,4 +63,31 @@ func (d *faultyDevice) MatMul(dt tensor.DType, g kernel.Gemm, dst, a, b unsafe.P
 	for i := range n {
 		*(*byte)(unsafe.Add(dst, i*size)) ^= 1
 	}
+}
+
+// MatMul multiplies, and flips.
+func (d *faultyDevice) MatMul(dt tensor.DType, g kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
+	d.Device.MatMul(dt, g, dst, a, b, l)
+	size := dt.Size()
+	if g.Wide {
+		size = 4
+	}
+	d.seen++
+	d.flip(dst, l.Numel()*g.M*g.N, size)
+}
+
+// Attention attends, and flips.
+func (d *faultyDevice) Attention(a kernel.Attention) {
+	d.Device.Attention(a)
+	d.seen++
+	d.flip(a.Y, a.Heads*a.T*a.E, a.DType.Size())
+}
+
+// AttentionGrad computes gradients, and flips.
+func (d *faultyDevice) AttentionGrad(a kernel.AttentionGrad) {
+	d.Device.AttentionGrad(a)
+	d.seen++
+	d.flip(a.DQ, a.Heads*a.T*a.D, a.DType.Size())
+	d.flip(a.DK, a.Heads*a.S*a.D, a.DType.Size())
+	d.flip(a.DV, a.Heads*a.S*a.E, a.DType.Size())
 }

@@ -276,13 +276,15 @@ func TestFlippedBitsAreFound(t *testing.T) {
 		"-sample", "0", "-plot", ""} // 289 tokens, of which the first of two ranks has 145
 	same := []string{"--same-bits"}
 	programtest.Build(t).FindsFlips(t, []programtest.Flip{
-		{Ranks: 3, Args: []string{"-dp", "3"}, Every: 4, Step: 6, Rank: 1, Param: "head", Element: 24*17 + 5, Found: 8, Index: []int{17, 5}},
-		{Ranks: 3, Flags: same, Args: []string{"-dp", "3"}, Every: 2, Step: 3, Rank: 2, Param: "head", Element: 7, Found: 3, Index: []int{0, 7}},
-		{Ranks: 2, Flags: same, Args: []string{"-tp", "2"}, Every: 1, Step: 3, Rank: 1, Param: "head", Element: 24 + 3, Found: 3,
+		{Ranks: 3, Args: []string{"-dp", "3"}, Every: 4, Step: 6, Rank: 1, Tensor: "model.head", Element: 24*17 + 5, Found: 8,
+			Index: []int{17, 5}},
+		{Ranks: 3, Flags: same, Args: []string{"-dp", "3"}, Every: 2, Step: 3, Rank: 2, Tensor: "model.head", Element: 7, Found: 3,
+			Index: []int{0, 7}},
+		{Ranks: 2, Flags: same, Args: []string{"-tp", "2"}, Every: 1, Step: 3, Rank: 1, Tensor: "model.head", Element: 24 + 3, Found: 3,
 			Index: []int{146, 3}},
-		{Ranks: 4, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 3, Param: "tokens", Element: 24*140 + 1, Found: 3,
+		{Ranks: 4, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 3, Tensor: "model.tokens", Element: 24*140 + 1, Found: 3,
 			Index: []int{285, 1}},
-		{Ranks: 1, Flags: same, Every: 2, Step: 5, Param: "norm.weight", Element: 11, Found: 5, Index: []int{11}},
+		{Ranks: 1, Flags: same, Every: 2, Step: 5, Tensor: "model.norm.weight", Element: 11, Found: 5, Index: []int{11}},
 		{Ranks: 2, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 1, Found: 3},
 		{Ranks: 3, Flags: same, Args: []string{"-dp", "3"}, Every: 1, Step: 4, Rank: 0, Found: 4},
 		{Ranks: 4, Flags: same, Args: []string{"-tp", "2", "-bfloat16"}, Every: 3, Step: 7, Rank: 3, Found: 7},
@@ -294,8 +296,10 @@ func TestOperatorsAreNamed(t *testing.T) {
 	programtest.Build(t).NamesOperators(t, []programtest.Way{
 		{Ranks: 2}, {Ranks: 3}, {Ranks: 3, Args: []string{"-dp", "3"}}, {Ranks: 4, Args: []string{"-dp", "2"}},
 	}, []programtest.WrongProduct{
-		{Ranks: 2, Rank: 1, Product: 4, Op: "Linear"}, {Ranks: 3, Args: []string{"-dp", "3"}, Rank: 2, Product: 7, Op: "Linear"},
-		{Ranks: 2, Rank: 0, Product: 8, Op: "Linear", Backward: true}, {Ranks: 1, Rank: 0, Product: 11, Op: "Linear", Backward: true},
+		{Ranks: 2, Rank: 1, Product: 5, Op: "Linear"}, {Ranks: 3, Args: []string{"-dp", "3"}, Rank: 2, Product: 8, Op: "Linear"},
+		{Ranks: 2, Rank: 0, Product: 9, Op: "Linear", Backward: true}, {Ranks: 1, Rank: 0, Product: 12, Op: "Linear", Backward: true},
+		{Ranks: 2, Rank: 0, Product: 4, Op: "ScaledDotProductAttention"},
+		{Ranks: 1, Rank: 0, Product: 17, Op: "ScaledDotProductAttention", Backward: true},
 	}, "-data", words(t), "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6", "-layers", "1", "-sample", "0",
 		"-plot", "")
 }

@@ -28,16 +28,13 @@ func newTrainer(mesh *dtensor.Mesh, m *model, text *corpus.Dataset, tokens []int
 		return nil, err
 	}
 	t := &trainer{o: o, mesh: mesh, model: m, text: text, params: m.params()}
-	flip, err := t.flips()
-	if err != nil {
-		return nil, err
-	}
+	faulty, _ := mesh.Device().(*faultyDevice)
 	t.run = train.Run{
 		Program: "train", Advice: "lower -lr", Steps: o.steps, Limit: o.limit(), Unit: "tokens", PerStep: o.batch * o.context,
 		Accumulate: o.micro,
 		Loss: func(step, part int) *dtensor.Tensor {
-			if flip != nil && part == 0 {
-				flip(step + 1)
+			if faulty != nil && part == 0 {
+				faulty.begin(step + 1)
 			}
 			windows := o.batch / o.micro
 			mean := m.loss(sample.Batch(mesh, "dp", step, part*windows, windows))

@@ -15,7 +15,7 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint"
 )
 
-// A Flip is a bit of a parameter that is flipped on one rank as a step begins, or of all products in it; see examples/train.
+// A Flip is a bit of a tensor that is flipped on one rank as a step begins; or of all products in it, see examples/train.
 type Flip struct {
 	Ranks   int
 	Flags   []string // for gorun
@@ -23,18 +23,18 @@ type Flip struct {
 	Every   int // steps between two lines of digests
 	Step    int
 	Rank    int
-	Param   string // "": of products
+	Tensor  string // "": of products
 	Element int    // of what the rank holds
 
 	Found int   // the step in which it is found
-	Index []int // of the element in the whole parameter
+	Index []int // of the element in the whole tensor
 }
 
 // FindsFlips runs the program with digests, and again with a flip. It checks that the second run ends by an error that names the
 // step, tensor, element and rank, and that gorun diff of the digests of both names the same.
 func (p *Program) FindsFlips(t *testing.T, flips []Flip, args ...string) {
 	for _, f := range flips {
-		t.Run(fmt.Sprint(f.Ranks, f.Flags, f.Args, f.Param), func(t *testing.T) {
+		t.Run(fmt.Sprint(f.Ranks, f.Flags, f.Args, f.Tensor), func(t *testing.T) {
 			run := func(file string, env ...string) *Job {
 				j := p.command(f.Ranks, append(f.Flags[:len(f.Flags):len(f.Flags)], "--digest", file, "--digest-every", strconv.Itoa(f.Every)),
 					slices.Concat(args, []string{"-steps", strconv.Itoa(f.Found + 2)}, f.Args))
@@ -48,13 +48,13 @@ func (p *Program) FindsFlips(t *testing.T, flips []Flip, args ...string) {
 			if j := run(good); j.ProcessState.ExitCode() != 0 {
 				t.Fatalf("without a flip: %s", &j.Stderr)
 			}
-			flip := fmt.Sprintf("GORUN_TEST_FLIP=%d:%d:%s:%d", f.Step, f.Rank, f.Param, f.Element)
+			flip := fmt.Sprintf("GORUN_TEST_FLIP=%d:%d:%s:%d", f.Step, f.Rank, f.Tensor, f.Element)
 			words := []string{fmt.Sprint("step ", f.Found, ":"), fmt.Sprint("on rank ", f.Rank)}
-			if f.Param == "" {
+			if f.Tensor == "" {
 				flip = fmt.Sprintf("GORUN_TEST_FLIP_PRODUCT=%d:%d:all", f.Step, f.Rank)
 				words = append(words, "product ")
 			} else {
-				words = append(words, fmt.Sprintf("tensor %q", "model."+f.Param), fmt.Sprint("element ", f.Index))
+				words = append(words, fmt.Sprintf("tensor %q", f.Tensor), fmt.Sprint("element ", f.Index))
 			}
 			j := run(bad, flip)
 			if j.ProcessState.ExitCode() != 1 {
@@ -72,8 +72,8 @@ func (p *Program) FindsFlips(t *testing.T, flips []Flip, args ...string) {
 			}
 			b := d.FaultB
 			if d.Step != f.Found || d.FaultA != nil || b == nil || !slices.Contains(b.Ranks, f.Rank) ||
-				f.Param != "" && (b.Tensor != "model."+f.Param || !slices.Equal(b.Index, f.Index)) ||
-				f.Param == "" && (b.Product == "" || !strings.Contains(j.Stderr.String(), "product "+b.Product)) {
+				f.Tensor != "" && (b.Tensor != f.Tensor || !slices.Equal(b.Index, f.Index)) ||
+				f.Tensor == "" && (b.Product == "" || !strings.Contains(j.Stderr.String(), "product "+b.Product)) {
 				t.Errorf("gorun diff: %s", out)
 			}
 		})

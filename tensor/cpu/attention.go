@@ -11,10 +11,6 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// attentionTile is how many queries are computed at once; a tile of weights is
-// [attentionTile, S].
-const attentionTile = 64
-
 // Attention computes Y and LSE; see the function of that name.
 func (c *own) Attention(a kernel.Attention) {
 	if a.DType == dtype.Float32 {
@@ -120,15 +116,15 @@ func productOf[T float](c *own) product[T] {
 
 // attendAll computes y and lse of all heads.
 func attendAll[T float](c *own, a kernel.AttentionSize, h heads[T], softmax func(x []T) T) {
-	eachHead(c, a, attentionTile*a.S, func(i int, scratch []T) {
+	eachHead(c, a, kernel.AttentionTile*a.S, func(i int, scratch []T) {
 		attend(a, h.head(a, i), scratch, softmax, productOf[T](c))
 	})
 }
 
 // attend computes one head; p is room for a tile of the weights.
 func attend[T float](a kernel.AttentionSize, h heads[T], p []T, softmax func(x []T) T, multiply product[T]) {
-	for from := 0; from < a.T; from += attentionTile {
-		end := min(from+attentionTile, a.T)
+	for from := 0; from < a.T; from += kernel.AttentionTile {
+		end := min(from+kernel.AttentionTile, a.T)
 		rows, keys := end-from, keysBefore(&a, end)
 		w := p[:rows*keys]
 		multiply(false, true, rows, keys, a.D, T(a.Scale), h.q[from*a.D:], a.D, h.k, a.D, 0, w, keys)
@@ -144,7 +140,7 @@ func attend[T float](a kernel.AttentionSize, h heads[T], p []T, softmax func(x [
 
 // attendGradAll computes the gradients g of all heads.
 func attendGradAll[T float](c *own, a kernel.AttentionSize, h, g heads[T], exp func(dst, x []T, shift, scale T)) {
-	eachHead(c, a, 2*attentionTile*a.S, func(i int, scratch []T) {
+	eachHead(c, a, 2*kernel.AttentionTile*a.S, func(i int, scratch []T) {
 		attendGrad(a, h.head(a, i), g.head(a, i), scratch, exp, productOf[T](c))
 	})
 }
@@ -155,8 +151,8 @@ func attendGrad[T float](a kernel.AttentionSize, h, g heads[T], scratch []T, exp
 	multiply product[T]) {
 	clear(g.k)
 	clear(g.v)
-	for from := 0; from < a.T; from += attentionTile {
-		end := min(from+attentionTile, a.T)
+	for from := 0; from < a.T; from += kernel.AttentionTile {
+		end := min(from+kernel.AttentionTile, a.T)
 		rows, keys := end-from, keysBefore(&a, end)
 		p, dp := scratch[:rows*keys], scratch[rows*keys:2*rows*keys]
 		dy := g.y[from*a.E : end*a.E]

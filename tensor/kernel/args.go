@@ -108,6 +108,10 @@ type AttentionSize struct {
 	Causal            bool
 }
 
+// AttentionTile is how many queries the CPU computes at once; a tile of weights is [AttentionTile, S]. Gradients of keys and values are
+// added up tile by tile.
+const AttentionTile = 64
+
 // An Attention has the operands of attention, contiguous: Q [Heads, T, D], K [Heads, Room, D],
 // V [Heads, Room, E], of which the first S keys count, Y [Heads, T, E] and LSE [Heads, T].
 type Attention struct {
