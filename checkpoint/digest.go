@@ -80,14 +80,16 @@ func (s *State) Replicated() bool {
 // digests returns the digests of the tensors of which at least so many ranks hold each element. With a *ReplicaError it returns
 // those of the first copies.
 func digests(ctx context.Context, world *comm.Comm, state *State, copies int) ([]Digest, error) {
-	now, free := state.asSaved(ctx)
+	fewer := func(t namedTensor) bool { return t.copies() < copies }
+	its := state.Clone()
+	its.tensors = slices.DeleteFunc(its.tensors, fewer) // before copies with blocks of rows are made
+	now, free := its.asSaved(ctx)
 	defer free()
-	state = &now
-	if state.err != nil {
-		return nil, state.err
+	if now.err != nil {
+		return nil, now.err
 	}
-	sorted := state.sorted()
-	sorted.tensors = slices.DeleteFunc(sorted.tensors, func(t namedTensor) bool { return t.copies() < copies })
+	sorted := now.sorted()
+	sorted.tensors = slices.DeleteFunc(sorted.tensors, fewer)
 	if len(sorted.tensors) == 0 {
 		return nil, nil
 	}
@@ -228,9 +230,30 @@ func (t *namedTensor) hash(w window) (sums []uint64, err error) {
 	defer fault.Catch(&err)
 	sums = make([]uint64, w.ranges())
 	for _, p := range t.parts() {
-		hashBox(sums, w, onHost(p.data), p.data.DType().Size(), p.box, t.shape())
+		if p.rows == nil {
+			hashBox(sums, w, onHost(p.data), p.data.DType().Size(), p.box, t.shape())
+		} else if err := t.hashStored(sums, w, p); err != nil {
+			return nil, err
+		}
 	}
 	return sums, nil
+}
+
+// hashStored is hashBox of a part whose rows lie on a disk, some of them at a time.
+func (t *namedTensor) hashStored(sums []uint64, w window, p localPart) error {
+	rows := p.box.size[0]
+	n := min(rows, max(1, storedBytes/t.rowBytes()))
+	b := make([]byte, n*t.rowBytes())
+	for first := 0; first < rows; first += n {
+		in := box{slices.Clone(p.box.offset), slices.Clone(p.box.size)}
+		in.offset[0], in.size[0] = in.offset[0]+first, min(n, rows-first)
+		its := b[:in.size[0]*t.rowBytes()]
+		if err := p.rows.ReadRows(first, its); err != nil {
+			return err
+		}
+		hashBox(sums, w, its, t.dtype().Size(), in, t.shape())
+	}
+	return nil
 }
 
 // hashBox adds the hashes of the elements of w that are in b, a box of a tensor of this shape.

@@ -248,7 +248,7 @@ func (s *storedSide) saved() (all []float64) {
 
 // TestStoredPrograms runs random programs on tables on a disk, with a cache of a part of their rows, and
 // on equal ones in memory: all that is looked up and saved has the same bits. Checkpoints of each
-// are loaded by the other, under other numbers of ranks.
+// are loaded by the other, under other numbers of ranks. Their digests are equal.
 func TestStoredPrograms(t *testing.T) {
 	for n := range uint64(max(8, *programs)) {
 		p := newStoredProgram(n)
@@ -290,7 +290,17 @@ func TestStoredPrograms(t *testing.T) {
 					}
 				}
 				var all [2][]float64
+				var sums [2]string
 				for i, s := range sides {
+					digests, err := checkpoint.Digests(ctx, world, &s.state)
+					if err != nil {
+						return err
+					}
+					sum, err := checkpoint.SHA256(ctx, world, &s.state)
+					if err != nil {
+						return err
+					}
+					sums[i] = fmt.Sprint(digests, sum)
 					store, err := checkpoint.Open(ctx, world, filepath.Join(dir, fmt.Sprint(i)), checkpoint.Options{})
 					if err != nil {
 						return err
@@ -311,6 +321,10 @@ func TestStoredPrograms(t *testing.T) {
 					if err != nil {
 						return err
 					}
+				}
+				if sums[0] != sums[1] {
+					return fmt.Errorf("program %d on %d ranks: digests after operation %d are %s on a disk, %s in memory", n, ranks, to, sums[1],
+						sums[0])
 				}
 				if !slices.Equal(all[0], all[1]) {
 					return fmt.Errorf("program %d on %d ranks: what is saved after operation %d differs", n, ranks, to)
