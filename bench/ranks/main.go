@@ -3,6 +3,7 @@
 //
 //	go run ./bench/ranks                       128, 512 and 1024 ranks, a table
 //	go run ./bench/ranks -np 256,2048 -json    a line of JSON for each number
+//	go run ./bench/ranks -goroutines 1024,4096 steps of goroutine ranks instead
 //
 // "start_s" is the time of gorun with ranks that do nothing, the shortest of a few. "pss_mb"
 // is the proportional set size of a rank that has called one barrier, the mean over the
@@ -10,6 +11,9 @@
 // "all_reduce_us" (8 bytes) are the mean over calls back to back. A core runs one rank at a time,
 // so with more ranks than cores a call takes at least a switch between processes for each rank
 // of a core.
+//
+// Goroutine ranks are all in one process. "step_s" is the fastest of 5 steps of training on a mesh (dp, tp) with 4 ranks on
+// the second axis, "rss_mb" the most memory of the process.
 package main
 
 import (
@@ -49,13 +53,22 @@ func main() {
 		runtime.Main(func(context.Context, *comm.Comm) error { return nil })
 	case len(os.Args) == 3 && os.Args[1] == asRank:
 		runtime.Main(measure)
+	case len(os.Args) == 4 && os.Args[1] == asRank:
+		runtime.Main(func(ctx context.Context, world *comm.Comm) error { return measureSteps(ctx, world, os.Args[3]) })
 	}
 	np := flag.String("np", "128,512,1024", "numbers of ranks")
 	asJSON := flag.Bool("json", false, "write JSON lines")
 	gorun := flag.String("gorun", "bin/gorun", "the launcher")
 	starts := flag.Int("starts", 3, "how often a job is started, of which the shortest time counts")
+	goroutines := flag.String("goroutines", "", "measure steps of these numbers of goroutine ranks instead")
 	flag.Parse()
-	if err := run(*gorun, strings.Split(*np, ","), *starts, *asJSON); err != nil {
+	var err error
+	if *goroutines != "" {
+		err = runSteps(strings.Split(*goroutines, ","), *asJSON)
+	} else {
+		err = run(*gorun, strings.Split(*np, ","), *starts, *asJSON)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "ranks:", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mem"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The model whose steps ranks make that are goroutines of one process.
+const (
+	vocabulary = 1024
+	positions  = 8
+	width      = 32
+	heads      = 4
+	tensorAxis = 4 // ranks that divide the model; the others divide the batch, of which each has one sequence
+	stepsTimed = 5
+)
+
+// A stepResult is one line of the output of -goroutines.
+type stepResult struct {
+	Ranks  int     `json:"goroutines"`
+	Step   float64 `json:"step_s"`
+	Memory float64 `json:"rss_mb"`
+	Loss   float64 `json:"loss"`
+}
+
+// runSteps measures steps of the numbers of goroutine ranks in sizes, each in a process of its own, and prints a line for each.
+func runSteps(sizes []string, asJSON bool) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		fmt.Println("goroutine ranks  step, s  RSS, MB  loss")
+	}
+	for _, size := range sizes {
+		out, err := exec.Command(self, asRank, "steps", size).Output()
+		if err != nil {
+			return fmt.Errorf("%s goroutine ranks: %w", size, err)
+		}
+		var r stepResult
+		if err := json.Unmarshal(out, &r); err != nil {
+			return fmt.Errorf("%s goroutine ranks: %w: %s", size, err, out)
+		}
+		if asJSON {
+			_, err = os.Stdout.Write(out)
+		} else {
+			_, err = fmt.Printf("%15d  %7.2f  %7.0f  %.4f\n", r.Ranks, r.Step, r.Memory, r.Loss)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureSteps is the program of a process whose goroutines are the ranks; it prints the result.
+func measureSteps(ctx context.Context, world *comm.Comm, size string) error {
+	n, err := strconv.Atoi(size)
+	if err != nil || n < tensorAxis || n%tensorAxis != 0 {
+		return fmt.Errorf("%q goroutine ranks; give a multiple of %d", size, tensorAxis)
+	}
+	r := stepResult{Ranks: n}
+	if err := mem.Run(ctx, world, n, func(ctx context.Context, world *comm.Comm) error {
+		losses, least, err := steps(ctx, world, tensorAxis, n/tensorAxis, stepsTimed)
+		if world.Rank() == 0 && err == nil {
+			r.Step, r.Loss = least.Seconds(), losses[len(losses)-1]
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if r.Memory, err = peak(); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// steps trains a row-wise table, a block of a transformer and a head divided by classes, with clipping and AdamW, on a mesh (dp, tp) with a
+// batch of so many sequences. It returns the losses, and the time of the fastest step.
+func steps(ctx context.Context, world *comm.Comm, tp, batch, n int) (losses []float64, least time.Duration, err error) {
+	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: world.Size() / tp}, dtensor.Axis{Name: "tp", Size: tp})
+	if err != nil {
+		return nil, 0, err
+	}
+	init := nn.NewInit(mesh, 1)
+	rows := embedding.Config{Rows: vocabulary, Dim: width, Layout: embedding.RowWise("tp"), Std: 0.02}
+	table, head := nn.NewEmbedding(init, rows), nn.NewEmbedding(init, rows)
+	block := nn.NewBlock(init, nn.BlockConfig{Width: width, Heads: heads, Activation: (*dtensor.Tensor).Gelu, TensorAxis: "tp"})
+	params := nn.Tensors(nn.Join([]string{"table", "block", "head"}, table, block, head))
+	opt := optim.NewAdamW(params, optim.AdamWConfig{})
+	numbers := func(first int) *dtensor.Tensor { // [B, T] S(0),R
+		ids := make([]int64, batch*positions)
+		for i := range ids {
+			ids[i] = int64((i*i + first) % vocabulary)
+		}
+		return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), ids, batch, positions), layout.Shard(0), layout.Replicate())
+	}
+	for step := range n {
+		start := time.Now()
+		value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			h := table.Lookup(numbers(0)).Redistribute(layout.Shard(0), layout.Replicate())
+			logits := block.Forward(h).Linear(head.Weight(), nil).Flatten(0, 1) // [B·T, V] S(0),S(1)
+			return loss.CrossEntropy(logits, numbers(1).Flatten(0, 1), loss.Options{})
+		}, params...)
+		if err != nil {
+			return nil, 0, err
+		}
+		if _, err := optim.ClipGradNorm(ctx, params, grads, 1); err != nil {
+			return nil, 0, err
+		}
+		if err := opt.Step(grads, 0.01); err != nil {
+			return nil, 0, err
+		}
+		if took := time.Since(start); step == 0 || took < least {
+			least = took
+		}
+		losses = append(losses, value.Item())
+	}
+	return losses, least, nil
+}
+
+// peak returns the most megabytes of memory that this process has had.
+func peak() (float64, error) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmHWM:" {
+			kB, err := strconv.ParseFloat(f[1], 64)
+			return kB * 1024 / 1e6, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
+}
