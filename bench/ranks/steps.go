@@ -49,7 +49,9 @@ func runSteps(sizes []string, asJSON bool) error {
 		fmt.Println("goroutine ranks  step, s  RSS, MB  loss")
 	}
 	for _, size := range sizes {
-		out, err := exec.Command(self, asRank, "steps", size).Output()
+		cmd := exec.Command(self, asRank, "steps", size)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("%s goroutine ranks: %w", size, err)
 		}
