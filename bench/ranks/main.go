@@ -29,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-spmd/gorun/bench/internal/measure"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/runtime"
 )
@@ -52,7 +53,7 @@ func main() {
 	case len(os.Args) == 3 && os.Args[1] == asRank && os.Args[2] == "idle":
 		runtime.Main(func(context.Context, *comm.Comm) error { return nil })
 	case len(os.Args) == 3 && os.Args[1] == asRank:
-		runtime.Main(measure)
+		runtime.Main(measureIdle)
 	case len(os.Args) == 4 && os.Args[1] == asRank:
 		runtime.Main(func(ctx context.Context, world *comm.Comm) error { return measureSteps(ctx, world, os.Args[3]) })
 	}
@@ -114,8 +115,8 @@ func run(gorun string, sizes []string, starts int, asJSON bool) error {
 	return nil
 }
 
-// measure is the program of the ranks; rank 0 prints the result.
-func measure(ctx context.Context, world *comm.Comm) error {
+// measureIdle is the program of the ranks; rank 0 prints the result.
+func measureIdle(ctx context.Context, world *comm.Comm) error {
 	if err := comm.Barrier(ctx, world); err != nil {
 		return err
 	}
@@ -123,11 +124,11 @@ func measure(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	pss, err := proportional()
+	pss, err := measure.ProcessBytes("smaps_rollup", "Pss")
 	if err != nil {
 		return err
 	}
-	sums := []float64{pss, float64(len(files))}
+	sums := []float64{float64(pss) / 1e6, float64(len(files))}
 	if err := comm.AllReduce(ctx, world, sums, comm.Sum); err != nil {
 		return err
 	}
@@ -162,18 +163,6 @@ func perCall(call func() error) (float64, error) {
 		}
 	}
 	return time.Since(began).Seconds() * 1e6 / calls, nil
-}
-
-// proportional returns this process's proportional set size in MB.
-func proportional() (float64, error) {
-	text, err := os.ReadFile("/proc/self/smaps_rollup")
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := bytes.Cut(text, []byte("\nPss:"))
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(string(line)), " kB"))
-	return float64(kib) / 1000 * 1.024, err
 }
 
 // launcherFiles returns how many files gorun has open. gorun is the parent of the guardian's

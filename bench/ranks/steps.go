@@ -7,9 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/gorun-spmd/gorun/bench/internal/measure"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mem"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -87,9 +87,11 @@ func measureSteps(ctx context.Context, world *comm.Comm, size string) error {
 	}); err != nil {
 		return err
 	}
-	if r.Memory, err = peak(); err != nil {
+	most, err := measure.ProcessBytes("status", "VmHWM")
+	if err != nil {
 		return err
 	}
+	r.Memory = float64(most) / 1e6
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
@@ -113,12 +115,13 @@ func steps(ctx context.Context, world *comm.Comm, tp, batch, n int) (losses []fl
 		}
 		return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), ids, batch, positions), layout.Shard(0), layout.Replicate())
 	}
+	ids, targets := numbers(0), numbers(1).Flatten(0, 1)
 	for step := range n {
 		start := time.Now()
 		value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-			h := table.Lookup(numbers(0)).Redistribute(layout.Shard(0), layout.Replicate())
+			h := table.Lookup(ids).Redistribute(layout.Shard(0), layout.Replicate())
 			logits := block.Forward(h).Linear(head.Weight(), nil).Flatten(0, 1) // [B·T, V] S(0),S(1)
-			return loss.CrossEntropy(logits, numbers(1).Flatten(0, 1), loss.Options{})
+			return loss.CrossEntropy(logits, targets, loss.Options{})
 		}, params...)
 		if err != nil {
 			return nil, 0, err
@@ -135,19 +138,4 @@ func steps(ctx context.Context, world *comm.Comm, tp, batch, n int) (losses []fl
 		losses = append(losses, value.Item())
 	}
 	return losses, least, nil
-}
-
-// peak returns the most megabytes of memory that this process has had.
-func peak() (float64, error) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmHWM:" {
-			kB, err := strconv.ParseFloat(f[1], 64)
-			return kB * 1024 / 1e6, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }

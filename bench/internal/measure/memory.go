@@ -112,15 +112,21 @@ func (a *arena) most() int {
 
 // proportional returns this process's proportional set size in bytes, 0 if it is not known.
 func proportional() int {
-	text, err := os.ReadFile("/proc/self/smaps_rollup")
+	n, _ := ProcessBytes("smaps_rollup", "Pss")
+	return n
+}
+
+// ProcessBytes returns a field of a file of /proc/self, such as Pss of smaps_rollup or VmHWM of status, in bytes.
+func ProcessBytes(file, field string) (int, error) {
+	text, err := os.ReadFile("/proc/self/" + file)
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
 		var kib int
-		if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
-			return kib << 10
+		if n, _ := fmt.Sscanf(line, field+": %d kB", &kib); n == 1 {
+			return kib << 10, nil
 		}
 	}
-	return 0
+	return 0, fmt.Errorf("/proc/self/%s has no %s", file, field)
 }
