@@ -241,19 +241,12 @@ func (t *namedTensor) hash(w window) (sums []uint64, err error) {
 
 // hashStored is hashBox of a part whose rows lie on a disk, some of them at a time.
 func (t *namedTensor) hashStored(sums []uint64, w window, p localPart) error {
-	rows := p.box.size[0]
-	n := min(rows, max(1, storedBytes/t.rowBytes()))
-	b := make([]byte, n*t.rowBytes())
-	for first := 0; first < rows; first += n {
+	return eachRows(p.rows, p.box.size[0], t.rowBytes(), storedBytes, func(first int, b []byte) error {
 		in := box{slices.Clone(p.box.offset), slices.Clone(p.box.size)}
-		in.offset[0], in.size[0] = in.offset[0]+first, min(n, rows-first)
-		its := b[:in.size[0]*t.rowBytes()]
-		if err := p.rows.ReadRows(first, its); err != nil {
-			return err
-		}
-		hashBox(sums, w, its, t.dtype().Size(), in, t.shape())
-	}
-	return nil
+		in.offset[0], in.size[0] = in.offset[0]+first, len(b)/t.rowBytes()
+		hashBox(sums, w, b, t.dtype().Size(), in, t.shape())
+		return nil
+	})
 }
 
 // hashBox adds the hashes of the elements of w that are in b, a box of a tensor of this shape.

@@ -74,16 +74,10 @@ func writeStored(w io.Writer, s dtensor.Stored, rows, rowBytes, blockBytes int, 
 		return "", err
 	}
 	var text []byte
-	n := max(1, savedBytes/rowBytes)
-	b := make([]byte, min(n, rows)*rowBytes)
 	left, block := blockBytes, uint32(0)
-	for first := 0; first < rows; first += n {
-		its := b[:min(n, rows-first)*rowBytes]
-		if err := s.ReadRows(first, its); err != nil {
-			return "", err
-		}
+	err = eachRows(s, rows, rowBytes, savedBytes, func(_ int, its []byte) error {
 		if err := writeAll(w, its); err != nil {
-			return "", err
+			return err
 		}
 		*whole = crc32.Update(*whole, castagnoli(), its)
 		for len(its) > 0 {
@@ -93,11 +87,29 @@ func writeStored(w io.Writer, s dtensor.Stored, rows, rowBytes, blockBytes int, 
 				text, left, block = fmt.Appendf(text, "%08x", block), blockBytes, 0
 			}
 		}
-	}
+		return nil
+	})
 	if left < blockBytes {
 		text = fmt.Appendf(text, "%08x", block)
 	}
-	return string(text), nil
+	return string(text), err
+}
+
+// eachRows reads rows rows of s, about size bytes of them at a time. It calls f with the number of the first row of these and with
+// their bytes, which f may use until it returns.
+func eachRows(s dtensor.Stored, rows, rowBytes, size int, f func(first int, b []byte) error) error {
+	n := min(rows, max(1, size/rowBytes))
+	b := make([]byte, n*rowBytes)
+	for first := 0; first < rows; first += n {
+		its := b[:min(n, rows-first)*rowBytes]
+		if err := s.ReadRows(first, its); err != nil {
+			return err
+		}
+		if err := f(first, its); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readStored sets b to this rank's bytes from one on.
