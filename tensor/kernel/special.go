@@ -74,13 +74,14 @@ func bessel(order int, x float64) float64 {
 		}
 		return sum
 	}
+	a = min(a, 2000) // where both results are infinite already
 	for k := 1.0; math.Abs(term) > 0x1p-54; k++ {
 		odd := 2*k - 1
 		term *= (odd*odd - 4*n*n) / (8 * k * a)
 		sum += term
 	}
-	half := math.Exp(min(a, 2000) / 2) // eᵃ may be too large where the result is not; beyond 2000 both are
-	y := half / math.Sqrt(2*math.Pi*min(a, 2000)) * sum * half
+	half := math.Exp(a / 2) // eᵃ may be too large where the result is not
+	y := half / math.Sqrt(2*math.Pi*a) * sum * half
 	if order == 1 {
 		return math.Copysign(y, x)
 	}
