@@ -52,22 +52,22 @@ const foldStep = 1 << 20
 // It does so in steps, each of some of the values.
 func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 	n, unit := len(r.world), call.Unit()/call.DType().Size()
-	step, longest, part := max(1, foldStep/call.Unit())*unit, call.Src.Count, r.foldShares
+	step, longest, part := max(1, foldStep/call.Unit())*unit, call.Src.Count, r.scanShares
 	switch call.Kind.Shape().Pattern {
 	case comm.PatternReduce:
-		if call.Kind == comm.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most) {
+		switch {
+		case call.Kind == comm.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most):
 			return r.foldAll(ctx, call)
-		}
-		if r.levelled(call) {
+		case r.levelled(call):
 			return r.foldLevels(ctx, call)
 		}
+		return r.foldShares(ctx, call, step)
 	case comm.PatternReduceScatter:
 		step, longest, part = max(1, foldStep/call.Unit()/n)*unit, call.Src.Count/n, r.foldParts
 		for _, count := range call.SrcCounts {
 			longest = max(longest, count)
 		}
 	case comm.PatternScan:
-		part = r.scanShares
 	default:
 		return call.Carried("comm/mpi", 0)
 	}
@@ -79,31 +79,66 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 	return nil
 }
 
-// foldShares is a step of an AllReduce or a Reduce: of elements lo to hi.
-func (r *Rank) foldShares(ctx context.Context, call *comm.Call, lo, hi int) error {
-	r.clear()
-	call.Share(r.sends, call.Src.Slice(lo, hi))
-	mine := r.sends[r.me]
-	slots := r.slots(mine, len(r.world)+1)
+// foldShares is an AllReduce or a Reduce, so many elements a step. At tick t the ranks begin to exchange the parts of
+// step t and the results of step t-2.
+func (r *Rank) foldShares(ctx context.Context, call *comm.Call, step int) error {
 	n := len(r.world)
-	result, gets := slots(n), call.Folds(r.me, n) > 0
-	if gets {
-		call.Share(r.recvs, call.Dst.Slice(lo, hi))
-		result = r.recvs[r.me]
-	}
-	if err := r.foldMine(ctx, call, mine, result, slots); err != nil {
-		return err
+	steps := (call.Src.Count + step - 1) / step
+	shares := func(into []comm.Buffer, b comm.Buffer, s int) {
+		call.Share(into, b.Slice(s*step, min((s+1)*step, b.Count)))
 	}
 	r.clear()
-	for q := range r.sends {
-		if call.Folds(q, n) > 0 {
-			r.sends[q] = result
+	shares(r.sends, call.Src, 0)
+	longest := r.sends[n-1]
+	slots := r.slots(longest, lag*(n+1)) // of each step the other ranks' values, and the result or the spare of foldInto
+	slot := func(i, s int, like comm.Buffer) comm.Buffer { return slots(i*lag+s%lag).Slice(0, like.Count) }
+	gets := call.Folds(r.me, n) > 0
+	result := func(s int) comm.Buffer { // of this rank's part; r.recvs are then the parts of Dst
+		if gets {
+			shares(r.recvs, call.Dst, s)
+			return r.recvs[r.me]
 		}
+		shares(r.recvs, call.Src, s)
+		return slot(n, s, r.recvs[r.me])
 	}
-	if gets {
-		call.Share(r.recvs, call.Dst.Slice(lo, hi))
+	for t := range steps + lag {
+		m := r.mail.empty()
+		if t < steps {
+			shares(r.sends, call.Src, t)
+			for q, b := range r.sends {
+				if q != r.me {
+					m.swap(q, b, slot(q, t, r.sends[r.me]))
+				}
+			}
+		}
+		if s := t - lag; s >= 0 {
+			mine := result(s)
+			for q, b := range r.recvs {
+				if q != r.me && call.Folds(q, n) > 0 {
+					m.send(q, mine)
+				}
+				if q != r.me && gets {
+					m.recv(q, b)
+				}
+			}
+		}
+		if err := r.carry(ctx, call, m); err != nil {
+			return err
+		}
+		s := t - 1 // has come
+		if s < 0 || s >= steps {
+			continue
+		}
+		shares(r.sends, call.Src, s)
+		mine := r.sends[r.me]
+		r.srcs = r.srcs[:0]
+		for q := range n {
+			r.srcs = append(r.srcs, slot(q, s, mine).Ptr)
+		}
+		r.srcs[r.me] = mine.Ptr
+		r.foldInto(call, result(s).Ptr, mine, slot(n, s, mine).Ptr)
 	}
-	return r.exchange(ctx, call)
+	return r.wait(ctx, call, nil)
 }
 
 // foldParts is a step of a ReduceScatter: of elements lo to hi of each rank's part.

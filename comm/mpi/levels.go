@@ -74,12 +74,12 @@ func (r *Rank) levelled(call *comm.Call) bool {
 // foldLevels is an AllReduce by levels, in rank order. The values go in steps, and of each step every rank of a host
 // has a share. What the hosts before have folded of it comes from the peer there; with the values of this
 // host's ranks it goes on to the next. The last host has the result, which goes back from host to host. At tick t
-// host h of H
+// host h of H begins to
 //
-//	gets its shares of step t-h from its own ranks, and what the hosts before have folded of it
-//	passes on what it has folded of step t-h-1
-//	gets the result of step t-(2H-2-h) from the next host
-//	passes on that of step t-(2H-1-h), to the host before and to its own ranks
+//	get its shares of step t-2h from its own ranks, and what the hosts before have folded of it
+//	pass on what it has folded of step t-2h-2
+//	get the result of step t-2(2H-2-h) from the next host
+//	pass on that of step t-2(2H-1-h), to the host before and to its own ranks
 //
 // so a link carries each value once in each direction, both at a time.
 func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
@@ -98,12 +98,12 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 		units := b.Count / unit
 		return b.Slice(units*of/v.per*unit, units*(of+1)/v.per*unit)
 	}
-	slots := r.slots(share(call.Src, 0, v.per-1), v.per+2) // the last share is the longest
-	slot := func(i, s int) comm.Buffer { return slots(i).Slice(0, share(call.Src, s, mine).Count) }
+	slots := r.slots(share(call.Src, 0, v.per-1), lag*(v.per+2)) // the last share is the longest
+	slot := func(i, s int) comm.Buffer { return slots(lag*i+s%lag).Slice(0, share(call.Src, s, mine).Count) }
 	before, folded := v.per, v.per+1
 	there := func(s int) bool { return s >= 0 && s < steps }
-	for t := range steps + 2*v.hosts - 1 {
-		gets, result := t-host, t-(2*v.hosts-1-host)
+	for t := range steps + lag*(2*v.hosts-1) {
+		gets, result := t-lag*host, t-lag*(2*v.hosts-1-host)
 		m := r.mail.empty()
 		if there(gets) {
 			for q := range v.per {
@@ -113,11 +113,11 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 				m.recv(r.me-v.per, slot(before, gets))
 			}
 		}
-		if there(gets-1) && !last {
-			m.send(r.me+v.per, slot(folded, gets-1))
+		if there(gets-lag) && !last {
+			m.send(r.me+v.per, slot(folded, gets-lag))
 		}
-		if there(result+1) && !last {
-			m.recv(r.me+v.per, share(call.Dst, result+1, mine))
+		if there(result+lag) && !last {
+			m.recv(r.me+v.per, share(call.Dst, result+lag, mine))
 		}
 		if there(result) {
 			if !first {
@@ -130,32 +130,36 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 		if err := r.carry(ctx, call, m); err != nil {
 			return err
 		}
-		if !there(gets) {
+		s := gets - 1 // has come
+		if !there(s) {
 			continue
 		}
 		r.srcs = r.srcs[:0]
 		if !first {
-			r.srcs = append(r.srcs, slot(before, gets).Ptr)
+			r.srcs = append(r.srcs, slot(before, s).Ptr)
 		}
 		for q := range v.per {
-			from := slot(q, gets)
+			from := slot(q, s)
 			if q == mine {
-				from = share(call.Src, gets, mine)
+				from = share(call.Src, s, mine)
 			}
 			r.srcs = append(r.srcs, from.Ptr)
 		}
 		n := 1
-		if r.dsts[0] = slot(folded, gets).Ptr; last {
-			r.dsts[1], n = share(call.Dst, gets, mine).Ptr, 2
+		if r.dsts[0] = slot(folded, s).Ptr; last {
+			r.dsts[1], n = share(call.Dst, s, mine).Ptr, 2
 		}
-		fold.Fold(r.dsts[:n], r.srcs, slot(folded, gets).Bytes()/call.Unit())
+		fold.Fold(r.dsts[:n], r.srcs, slot(folded, s).Bytes()/call.Unit())
+	}
+	if err := r.wait(ctx, call, nil); err != nil {
+		return err
 	}
 	r.average(call, call.Dst)
 	return nil
 }
 
 // gatherLevels is an AllGather by levels. At tick t a rank sends step t of its part to its peers and to the ranks of
-// its host, and step t-1 of its peers' parts to the latter.
+// its host, and step t-2 of its peers' parts to the latter.
 func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
 	v, count := r.levels, call.Src.Count
 	step := max(1, v.step/call.DType().Size())
@@ -168,7 +172,7 @@ func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
 	if to := call.Dst.Slice(r.me*count, (r.me+1)*count); to.Ptr != call.Src.Ptr {
 		simd.Copy(to.Data(), call.Src.Data())
 	}
-	for t := range steps + 1 {
+	for t := range steps + lag {
 		m := r.mail.empty()
 		for h := range v.hosts {
 			peer, s := h*v.per+mine, t // whose part it is
@@ -176,7 +180,7 @@ func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
 				if t < steps {
 					m.swap(peer, part(r.me, t), part(peer, t))
 				}
-				s--
+				s -= lag
 			}
 			if s < 0 || s >= steps {
 				continue
@@ -187,47 +191,6 @@ func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
 		}
 		if err := r.carry(ctx, call, m); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// A mail is messages that a rank sends and receives at once. Several between the same two arrive in their order.
-type mail struct{ sends, recvs []item }
-
-type item struct {
-	peer int
-	comm.Buffer
-}
-
-func (m *mail) empty() *mail {
-	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
-	return m
-}
-
-func (m *mail) send(to int, b comm.Buffer)   { m.sends = append(m.sends, item{to, b}) }
-func (m *mail) recv(from int, b comm.Buffer) { m.recvs = append(m.recvs, item{from, b}) }
-
-// swap sends and receives, with the same rank.
-func (m *mail) swap(peer int, out, in comm.Buffer) {
-	m.send(peer, out)
-	m.recv(peer, in)
-}
-
-// carry returns when messages have gone and come, but for those to this rank itself and those of nothing.
-func (r *Rank) carry(ctx context.Context, call *comm.Call, m *mail) error {
-	for _, way := range []struct {
-		receive bool
-		f       function
-		items   []item
-	}{{true, irecv, m.recvs}, {false, isend, m.sends}} {
-		for _, b := range way.items {
-			if b.peer == r.me || b.Count == 0 {
-				continue
-			}
-			if err := r.message(way.receive, way.f, b.Buffer, b.peer, tagPair); err != nil {
-				return err
-			}
 		}
 	}
 	return r.wait(ctx, call, nil)

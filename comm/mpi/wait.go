@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	goruntime "runtime"
+	"slices"
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -91,10 +92,24 @@ const endedGrace = 200 * time.Millisecond
 // not nil, is told of each as it ends, in any order; its error ends the call, but for
 // errDiffers, after which they are waited for again, with others.
 func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) error) error {
+	return r.waitFor(ctx, call, len(r.requests), arrived)
+}
+
+// waitFor is wait for the first n requests. The others stay, without an error.
+func (r *Rank) waitFor(ctx context.Context, call *comm.Call, n int, arrived func(i int) error) (err error) {
+	if n < len(r.requests) {
+		if err := r.flush(); n == 0 || err != nil {
+			return err
+		}
+	}
 	again := false
 	defer func() {
-		if !again {
-			r.requests, r.receives = r.requests[:0], r.receives[:0]
+		switch {
+		case again:
+		case err != nil:
+			r.forget(len(r.requests))
+		default:
+			r.forget(n)
 		}
 	}()
 	first := 0
@@ -109,13 +124,13 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 	calm := r.job.alarm.Load() - 1
 	for look := 0; ; look++ {
 		before := first
-		if err := r.sweep(&first, look, arrived); err != nil {
+		if err := r.sweep(&first, n, look, arrived); err != nil {
 			if again = err == errDiffers; again {
 				return err
 			}
 			return r.giveUp(call, err)
 		}
-		if first == len(r.requests) {
+		if first == n {
 			return nil
 		}
 		if first > before {
@@ -145,18 +160,27 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 	}
 }
 
-// sweep makes a pass of the gate; if somebody wants to know of each request, and the first
+// forget takes the first n requests away.
+func (r *Rank) forget(n int) {
+	r.requests = slices.Delete(r.requests, 0, n)
+	r.receives = slices.DeleteFunc(r.receives, func(v receive) bool { return v.at < n })
+	for i := range r.receives {
+		r.receives[i].at -= n
+	}
+}
+
+// sweep makes a pass of the gate for the first n requests; if somebody wants to know of each request, and the first
 // pass has not seen all end, it tests them all.
-func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
+func (r *Rank) sweep(first *int, n, look int, arrived func(int) error) error {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	spins := j.spins
 	if !j.yields {
-		spins += len(r.requests) - *first
+		spins += n - *first
 	}
 	before := *first
-	ended, err := r.gate.run(j.lib, r.requests, before, spins)
+	ended, err := r.gate.run(j.lib, r.requests[:n], before, spins)
 	if err != nil {
 		return err
 	}
@@ -173,7 +197,7 @@ func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
 			}
 		}
 	}
-	if *first < len(r.requests) && (j.spins > controlling && look > 0 || look%controlling == controlling-1) {
+	if *first < n && (j.spins > controlling && look > 0 || look%controlling == controlling-1) {
 		j.poll()
 	}
 	return nil
