@@ -51,8 +51,11 @@ const foldStep = 1 << 20
 //
 // It does so in steps, each of some of the values.
 func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
-	n, unit := len(r.world), call.Unit()/call.DType().Size()
-	step, longest, part := max(1, foldStep/call.Unit())*unit, call.Src.Count, r.scanShares
+	n, unit, count := len(r.world), call.Unit()/call.DType().Size(), call.Src.Count
+	step := max(1, foldStep/call.Unit()) * unit
+	shares := func(into []comm.Buffer, b comm.Buffer, lo int) {
+		call.Share(into, b.Slice(lo, min(lo+step, b.Count)))
+	}
 	switch call.Kind.Shape().Pattern {
 	case comm.PatternReduce:
 		switch {
@@ -61,63 +64,65 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 		case r.levelled(call):
 			return r.foldLevels(ctx, call)
 		}
-		return r.foldShares(ctx, call, step)
+		return r.foldParts(ctx, call, step, count, shares)
 	case comm.PatternReduceScatter:
-		step, longest, part = max(1, foldStep/call.Unit()/n)*unit, call.Src.Count/n, r.foldParts
-		for _, count := range call.SrcCounts {
-			longest = max(longest, count)
+		longest := count / n
+		for _, c := range call.SrcCounts {
+			longest = max(longest, c)
 		}
+		step = max(1, foldStep/call.Unit()/n) * unit
+		return r.foldParts(ctx, call, step, longest, func(into []comm.Buffer, b comm.Buffer, lo int) {
+			b.Divide(into, call.SrcCounts)
+			for q, part := range into {
+				into[q] = part.Slice(min(lo, part.Count), min(lo+step, part.Count))
+			}
+		})
 	case comm.PatternScan:
-	default:
-		return call.Carried("comm/mpi", 0)
-	}
-	for lo := 0; lo < longest; lo += step {
-		if err := part(ctx, call, lo, min(lo+step, longest)); err != nil {
-			return err
+		for lo := 0; lo < count; lo += step {
+			if err := r.scanShares(ctx, call, lo, min(lo+step, count)); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return nil
+	return call.Carried("comm/mpi", 0)
 }
 
-// foldShares is an AllReduce or a Reduce, so many elements a step. At tick t the ranks begin to exchange the parts of
-// step t and the results of step t-2.
-func (r *Rank) foldShares(ctx context.Context, call *comm.Call, step int) error {
-	n := len(r.world)
-	steps := (call.Src.Count + step - 1) / step
-	shares := func(into []comm.Buffer, b comm.Buffer, s int) {
-		call.Share(into, b.Slice(s*step, min((s+1)*step, b.Count)))
-	}
+// foldParts is a reduction of parts of count elements, so many a step: divide gives those of a buffer like Src from an element
+// on. At tick t the ranks begin to exchange the parts of step t and, but in a ReduceScatter, the results of step t-2.
+func (r *Rank) foldParts(ctx context.Context, call *comm.Call, step, count int, divide func(into []comm.Buffer, b comm.Buffer, lo int)) error {
+	n, steps := len(r.world), (count+step-1)/step
+	scatters, gets := call.Kind.Shape().Pattern == comm.PatternReduceScatter, call.Folds(r.me, len(r.world)) > 0
 	r.clear()
-	shares(r.sends, call.Src, 0)
-	longest := r.sends[n-1]
-	slots := r.slots(longest, lag*(n+1)) // of each step the other ranks' values, and the result or the spare of foldInto
+	divide(r.sends, call.Src, 0)
+	slots := r.slots(r.sends[r.me], lag*(n+1)) // of each step what comes from each rank, and the result or the spare of foldInto
 	slot := func(i, s int, like comm.Buffer) comm.Buffer { return slots(i*lag+s%lag).Slice(0, like.Count) }
-	gets := call.Folds(r.me, n) > 0
-	result := func(s int) comm.Buffer { // of this rank's part; r.recvs are then the parts of Dst
-		if gets {
-			shares(r.recvs, call.Dst, s)
+	result := func(s int) comm.Buffer { // of this rank's part; the parts of Dst are then in r.recvs
+		switch {
+		case scatters:
+			return call.Dst.Slice(min(s*step, call.Dst.Count), min((s+1)*step, call.Dst.Count))
+		case gets:
+			divide(r.recvs, call.Dst, s*step)
 			return r.recvs[r.me]
 		}
-		shares(r.recvs, call.Src, s)
+		divide(r.recvs, call.Src, s*step)
 		return slot(n, s, r.recvs[r.me])
 	}
 	for t := range steps + lag {
 		m := r.mail.empty()
 		if t < steps {
-			shares(r.sends, call.Src, t)
+			divide(r.sends, call.Src, t*step)
 			for q, b := range r.sends {
-				if q != r.me {
-					m.swap(q, b, slot(q, t, r.sends[r.me]))
-				}
+				m.swap(q, b, slot(q, t, r.sends[r.me]))
 			}
 		}
-		if s := t - lag; s >= 0 {
+		if s := t - lag; s >= 0 && !scatters {
 			mine := result(s)
 			for q, b := range r.recvs {
-				if q != r.me && call.Folds(q, n) > 0 {
+				if call.Folds(q, n) > 0 {
 					m.send(q, mine)
 				}
-				if q != r.me && gets {
+				if gets {
 					m.recv(q, b)
 				}
 			}
@@ -129,8 +134,11 @@ func (r *Rank) foldShares(ctx context.Context, call *comm.Call, step int) error 
 		if s < 0 || s >= steps {
 			continue
 		}
-		shares(r.sends, call.Src, s)
+		divide(r.sends, call.Src, s*step)
 		mine := r.sends[r.me]
+		if mine.Count == 0 {
+			continue
+		}
 		r.srcs = r.srcs[:0]
 		for q := range n {
 			r.srcs = append(r.srcs, slot(q, s, mine).Ptr)
@@ -139,17 +147,6 @@ func (r *Rank) foldShares(ctx context.Context, call *comm.Call, step int) error 
 		r.foldInto(call, result(s).Ptr, mine, slot(n, s, mine).Ptr)
 	}
 	return r.wait(ctx, call, nil)
-}
-
-// foldParts is a step of a ReduceScatter: of elements lo to hi of each rank's part.
-func (r *Rank) foldParts(ctx context.Context, call *comm.Call, lo, hi int) error {
-	r.clear()
-	call.Src.Divide(r.sends, call.SrcCounts)
-	for q, part := range r.sends {
-		r.sends[q] = part.Slice(min(lo, part.Count), min(hi, part.Count))
-	}
-	mine := r.sends[r.me]
-	return r.foldMine(ctx, call, mine, call.Dst.Slice(min(lo, call.Dst.Count), min(hi, call.Dst.Count)), r.slots(mine, len(r.world)+1))
 }
 
 // scanShares is a step of a Scan or an Exscan: of elements lo to hi.
@@ -175,16 +172,6 @@ func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 		call.Share(r.recvs, call.Dst.Slice(lo, hi))
 	}
 	return r.exchange(ctx, call)
-}
-
-// foldMine sends r.sends, receives what the others send to this rank in slots, and
-// folds it with mine into result, which may be mine.
-func (r *Rank) foldMine(ctx context.Context, call *comm.Call, mine, result comm.Buffer, slots func(int) comm.Buffer) error {
-	if err := r.receive(ctx, call, mine, slots); err != nil || mine.Count == 0 {
-		return err
-	}
-	r.foldInto(call, result.Ptr, mine, slots(len(r.world)).Ptr)
-	return nil
 }
 
 // receive sends r.sends and receives in slots what the others send to this rank; r.srcs
