@@ -107,6 +107,30 @@ var composed = map[string]func(in []T) T{
 		i := list(x.Mesh(), 4, 0)
 		return x.IndexPut([]*dtensor.Tensor{i}, y, false)
 	}),
+	"scatter_reduce": two(func(x, y T) T {
+		y = halves(y)
+		i := list(x.Mesh(), 0, 2, 0, 2, 2, 0, 3, 3, 3, 3, 3, 1, 0, 1, 2, 3, 0, 1).Reshape(3, 6)
+		var all []T
+		for _, op := range []layout.ReduceOp{layout.Sum, layout.Avg, layout.Prod, layout.Max, layout.Min} {
+			for _, self := range []bool{true, false} {
+				x := x
+				if self {
+					x = halves(x)
+				}
+				all = append(all, x.ScatterReduce(1, i, y, op, self).Scale(float64(len(all)+1)))
+			}
+		}
+		return dtensor.Cat(1, all...)
+	}),
+	"index_reduce": two(func(x, y T) T {
+		i, self := list(x.Mesh(), 4, 0, 4), false
+		return x.ScatterReduce(0, i.Unsqueeze(1).Expand(y.Shape()...), y, layout.Max, self)
+	}),
+	"logcumsumexp": one(func(x T) T { return x.LogCumsumExp(0) }),
+	"renorm": one(func(x T) T {
+		m, n := 0.8, x.Norm(2, []int{1}, true)
+		return x.Mul(n.CompareScalar(kernel.OpGt, m).Where(n.AddScalar(1e-7).PowScalar(-1).Scale(m), n.PowScalar(0)))
+	}),
 	"take": one(func(x T) T { i := list(x.Mesh(), 4, 0, 4); return x.Reshape(-1).IndexSelect(0, i) }),
 	"masked_scatter": two(func(x, y T) T {
 		mask := x.CompareScalar(kernel.OpGt, 0)
@@ -227,6 +251,9 @@ func TestFunctionsOfPyTorch(t *testing.T) {
 		})
 	}
 }
+
+// halves returns x rounded to halves, so that numbers are equal and 0, with the gradient of x.
+func halves(x T) T { return x.Sub(x.Detach()).Add(x.Detach().Scale(2).Round().Scale(0.5)) }
 
 func (r *recorded) compare(ctx context.Context, mesh *dtensor.Mesh, f func(in []T) T) error {
 	var in []T

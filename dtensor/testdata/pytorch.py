@@ -16,6 +16,19 @@ def wave(k, *shape):
     return torch.sin(0.7 * torch.arange(n, dtype=torch.float64) + k + 1).reshape(shape).requires_grad_()
 
 
+def halves(x):
+    """x rounded to halves, so that numbers are equal and 0, with the gradient of x."""
+    return x - x.detach() + (x * 2).round().detach() / 2
+
+
+def scatter_reduce(x, y):
+    """Of all operations. PyTorch loses some of dy where an element of x that is not folded equals the result, so none does here."""
+    y, to = halves(y), torch.tensor([[0, 2, 0, 2, 2, 0], [3, 3, 3, 3, 3, 1], [0, 1, 2, 3, 0, 1]])
+    ops = [(op, self) for op in ("sum", "mean", "prod", "amax", "amin") for self in (True, False)]
+    return torch.cat([(halves(x) if self else x).scatter_reduce(1, to, y, op, include_self=self) * (k + 1)
+                      for k, (op, self) in enumerate(ops)], 1)
+
+
 rows = [(5, 3)]
 pair = [(5, 3), (5, 3)]
 i = torch.tensor([4, 0, 4])
@@ -47,6 +60,7 @@ cases = {
     "quantile": (lambda x: x.quantile(0.3, 0), [(6, 3)]),
     "bincount": (lambda x: torch.bincount((x * 2 + 2).long().flatten(), minlength=5).double(), [(9,)]),
     "diff": (lambda x: x.diff(dim=0), rows),
+    "logcumsumexp": (lambda x: x.logcumsumexp(0), rows),
     "trapezoid": (lambda x: torch.trapezoid(x, dx=0.1, dim=0), rows),
     "cov": (torch.cov, rows),
     "diag": (torch.diag, [(5,)]),
@@ -57,6 +71,9 @@ cases = {
     "cosine_similarity": (lambda a, b: F.cosine_similarity(a, b, -1), pair),
     "index_fill": (lambda x: x.index_fill(0, i, 0.5), rows),
     "index_copy": (lambda x, y: x.index_copy(0, i[:2], y), [(5, 3), (2, 3)]),
+    "scatter_reduce": (scatter_reduce, [(3, 4), (3, 6)]),
+    "index_reduce": (lambda x, y: x.index_reduce(0, i, y, "amax", include_self=False), pair[:1] + [(3, 3)]),
+    "renorm": (lambda x: x.renorm(2, 0, 0.8), rows),
     "take": (lambda x: x.take(i), rows),
     "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), [(5, 3), (15,)]),
     "Tensor.unfold": (lambda x: x.unfold(0, 3, 2), rows),
