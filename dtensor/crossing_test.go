@@ -78,8 +78,8 @@ func TestToRefusesUnrelatedMeshes(t *testing.T) {
 			return fmt.Errorf("operands on two meshes: %v", err)
 		}
 		// What the error says to do.
-		local := dtensor.Distribute(m, numbers(m, []int{4}), layout.Shard(0), layout.Shard(0)).Redistribute(layout.Replicate(), layout.Shard(0)).Local()
-		on, err := dtensor.FromLocal(m.Sub("b"), local, []int{4}, layout.Shard(0))
+		z := dtensor.Distribute(m, numbers(m, []int{4}), layout.Shard(0), layout.Shard(0)).Redistribute(layout.Replicate(), layout.Shard(0))
+		on, err := dtensor.FromLocal(m.Sub("b"), z.Local(), []int{4}, layout.Shard(0))
 		if err != nil {
 			return err
 		}
