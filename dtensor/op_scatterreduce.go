@@ -56,6 +56,7 @@ func (x *Tensor) ScatterReduce(dim int, index, src *Tensor, op layout.ReduceOp, 
 	out, _ := a.scattered(name, dim, index, b, func(dst *tensor.Tensor, dim int, at, src *tensor.Tensor) {
 		tensor.ScatterReduceTo(dst, dim, at, src, fold, !self)
 	})
+	out.made(name, a, b)
 	if op == layout.Avg {
 		out = out.Div(a.folded(dim, index, self))
 	}
