@@ -21,9 +21,9 @@ const fromSub = "make both meshes with NewMeshOf from one communicator; from a m
 // reaches it once. A Partial tensor is reduced before. The gradient crosses
 // back.
 //
-// To throws a *LayoutError if the meshes come from different communicators. So do a mesh and
-// its Sub, of which other ranks have others, perhaps with other tensors: there FromLocal takes
-// the Local of a tensor that is replicated on the axes that Sub leaves out.
+// To throws a *LayoutError if the meshes come from different communicators, as a mesh and its
+// Sub do: on another Sub other ranks may have another tensor. There FromLocal takes the Local
+// of a tensor that is replicated on the axes that Sub leaves out.
 func (t *Tensor) To(mesh *Mesh, placements ...layout.Placement) *Tensor {
 	s := mesh.mustSpec("To", t.spec.shape, placements)
 	if mesh == t.spec.mesh {

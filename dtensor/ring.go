@@ -63,7 +63,7 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 	}
 	r.group, r.me = m.Group(axis), m.coord[i]
 	r.positions = positionsOf(q, i)
-	if n := q.Dim(2) / r.size; causal && n%2 == 0 && !slices.ContainsFunc(r.positions, func(has int) bool { return has != n }) {
+	if n := q.Dim(2) / r.size; causal && n > 0 && n%2 == 0 && !slices.ContainsFunc(r.positions, func(has int) bool { return has != n }) {
 		r.pieces = 2
 	}
 	var parts [][]*tensor.Tensor
