@@ -196,10 +196,10 @@ func match(x *index, state *State, o LoadOptions) ([]fileTensor, error) {
 	unexpected := slices.Sorted(maps.Keys(rest))
 	var problems []string
 	if len(missing) > 0 && !o.AllowMissing {
-		problems = append(problems, fmt.Sprintf("%s missing there; AllowMissing leaves such as they are", some(missing)))
+		problems = append(problems, fmt.Sprintf("%s missing there; Load with AllowMissing leaves such as they are", some(missing)))
 	}
 	if len(unexpected) > 0 && !o.AllowUnexpected {
-		problems = append(problems, fmt.Sprintf("%s unexpected, as the State has no such name; AllowUnexpected ignores them", some(unexpected)))
+		problems = append(problems, some(unexpected)+" unexpected, as the State has no such name; Load with AllowUnexpected ignores them")
 	}
 	if len(differ) > 0 {
 		problems = append(problems, "shapes differ: "+strings.Join(differ[:min(len(differ), 4)], ", "))

@@ -34,8 +34,12 @@ func sameMesh(op string, ts ...*Tensor) *Mesh {
 			refuse(op, fmt.Sprintf("operand %d is nil", i), "give a tensor")
 		}
 		if t.spec.mesh != ts[0].spec.mesh {
+			remedy := "move one of them with To"
+			if t.spec.mesh.parent != ts[0].spec.mesh.parent { // which To refuses
+				remedy = fromSub
+			}
 			refuse(op, fmt.Sprintf("operand %d is on mesh %v, operand 0 on another, %v", i, t.spec.mesh, ts[0].spec.mesh),
-				"move one of them with To", operand("operand 0", ts[0]), operand(fmt.Sprintf("operand %d", i), t))
+				remedy, operand("operand 0", ts[0]), operand(fmt.Sprintf("operand %d", i), t))
 		}
 	}
 	return ts[0].spec.mesh

@@ -10,6 +10,10 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
+// fromSub is what to do with tensors on a mesh and on its Sub.
+const fromSub = "make both meshes with NewMeshOf from one communicator; from a mesh to its Sub, replicate the tensor on the other " +
+	"axes and give its Local to FromLocal"
+
 // To returns t on another mesh: the same global tensor, divided among that
 // mesh's ranks by the placements. Both meshes must have been made from one
 // communicator, and all its ranks call To, those outside both meshes too: it is
@@ -17,7 +21,9 @@ import (
 // reaches it once. A Partial tensor is reduced before. The gradient crosses
 // back.
 //
-// To throws a *LayoutError if the meshes come from different communicators.
+// To throws a *LayoutError if the meshes come from different communicators, as a mesh and its
+// Sub do: on another Sub other ranks may have another tensor. There FromLocal takes the Local
+// of a tensor that is replicated on the axes that Sub leaves out.
 func (t *Tensor) To(mesh *Mesh, placements ...layout.Placement) *Tensor {
 	s := mesh.mustSpec("To", t.spec.shape, placements)
 	if mesh == t.spec.mesh {
@@ -25,7 +31,7 @@ func (t *Tensor) To(mesh *Mesh, placements ...layout.Placement) *Tensor {
 	}
 	if mesh.parent != t.spec.mesh.parent {
 		refuse("To", fmt.Sprintf("mesh %v and mesh %v were made from different communicators", t.spec.mesh, mesh),
-			"make both with NewMeshOf from the same one", operand("input", t))
+			fromSub, operand("input", t))
 	}
 	in, base := t.to(t.spec.gradient().blocks(), "To"), s.gradient().blocks()
 	out := cross(in, base).to(s, "To")

@@ -74,8 +74,17 @@ func TestToRefusesUnrelatedMeshes(t *testing.T) {
 		if err := dtensor.Try(ctx, m, func() { x.To(m.Sub("b"), layout.Replicate()) }); !errors.As(err, &wrong) {
 			return fmt.Errorf("to a sub-mesh: %v", err)
 		}
-		if err := dtensor.Try(ctx, m, func() { x.Add(y) }); !errors.As(err, &wrong) {
+		if err := dtensor.Try(ctx, m, func() { x.Add(y) }); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "FromLocal") {
 			return fmt.Errorf("operands on two meshes: %v", err)
+		}
+		// What the error says to do.
+		z := dtensor.Distribute(m, numbers(m, []int{4}), layout.Shard(0), layout.Shard(0)).Redistribute(layout.Replicate(), layout.Shard(0))
+		on, err := dtensor.FromLocal(m.Sub("b"), z.Local(), []int{4}, layout.Shard(0))
+		if err != nil {
+			return err
+		}
+		if got := tensor.ToSlice[float32](on.Add(y).Full()); !slices.Equal(got, []float32{1, 2, 3, 4}) {
+			return fmt.Errorf("on the sub-mesh it is %v", got)
 		}
 		return nil
 	})

@@ -17,14 +17,20 @@ import (
 // which is therefore collective over the mesh; operators ask for it inside
 // plans that are the same on every rank, and so must you.
 //
-// Group throws a *LayoutError for an unknown name and a *comm.Error if making
-// the communicator fails.
-func (m *Mesh) Group(axes ...string) *comm.Comm {
-	var set axisSet
-	for _, name := range axes {
-		set |= 1 << m.mustAxis("Group", name)
+// Group throws a *LayoutError for an unknown name and for one that is given
+// twice, and a *comm.Error if making the communicator fails.
+func (m *Mesh) Group(axes ...string) *comm.Comm { return m.groupOf(m.setOf("Group", axes)) }
+
+// setOf returns the set of the named axes.
+func (m *Mesh) setOf(op string, names []string) (set axisSet) {
+	for _, name := range names {
+		i := m.mustAxis(op, name)
+		if set.has(i) {
+			refuse(op, fmt.Sprintf("axis %q of mesh %s is named twice", name, m), "name it once")
+		}
+		set |= 1 << i
 	}
-	return m.groupOf(set)
+	return set
 }
 
 // groupOf is group for operators: it throws.
@@ -85,10 +91,7 @@ func (m *Mesh) group(set axisSet) (*comm.Comm, error) {
 // coordinate. The axes keep their order in m. Asking twice gives the same
 // *Mesh. Sub is collective over m and throws like Group.
 func (m *Mesh) Sub(names ...string) *Mesh {
-	var set axisSet
-	for _, name := range names {
-		set |= 1 << m.mustAxis("Sub", name)
-	}
+	set := m.setOf("Sub", names)
 	if set == 0 {
 		refuse("Sub", fmt.Sprintf("no axis of mesh %s is named", m), "name at least one")
 	}

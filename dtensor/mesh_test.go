@@ -119,6 +119,11 @@ func TestMeshErrors(t *testing.T) {
 		if err := dtensor.Try(ctx, m, func() { m.Group("b") }); !errors.As(err, &wrong) {
 			return fmt.Errorf("a group of no axis: %v", err)
 		}
+		for name, f := range map[string]func(){"Sub": func() { m.Sub("a", "a") }, "Group": func() { m.Group("a", "a") }} {
+			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), name+`: axis "a" of mesh (a=2) is named twice`) {
+				return fmt.Errorf("%s of an axis that is named twice: %v", name, err)
+			}
+		}
 		return comm.Barrier(ctx, world)
 	})
 }

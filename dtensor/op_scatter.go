@@ -82,13 +82,31 @@ func (x *Tensor) Scatter(dim int, index, src *Tensor) *Tensor {
 		return x.lift().Scatter(dim, index.lift(), src.lift()).Reshape()
 	}
 	dim = x.dim(op, dim)
-	m := sameMesh(op, x, index, src)
+	sameMesh(op, x, index, src)
 	sameType(op, x, src)
 	wantIndex(op, index)
 	if !slices.Equal(index.spec.shape, src.spec.shape) {
 		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()),
 			"make them equal", operand("index", index), operand("src", src))
 	}
+	out, done := x.scattered(op, dim, index, src, tensor.ScatterTo)
+	if Tracked(x, src) {
+		out.record(op, func(gy *Tensor) { done.back(gy.to(out.spec, op+"Grad"), dim) })
+	}
+	return out
+}
+
+// A scattering is what scattered has done: its rule, and the operands in the rule's layouts.
+type scattering struct {
+	*rule
+	at     *tensor.Tensor // where this rank's elements of src are put
+	x, src *Tensor
+}
+
+// scattered returns x with src put along dim by a function of a local tensor, the index and src, by the rule of Scatter.
+func (x *Tensor) scattered(op string, dim int, index, src *Tensor, put func(dst *tensor.Tensor, dim int, at, src *tensor.Tensor),
+) (out *Tensor, done scattering) {
+	m := x.spec.mesh
 	if m.eng.same { // the gradient of src has parts on all ranks that have parts of dim
 		whole := m.Every(layout.Replicate())
 		x, index, src = x.Redistribute(whole...), index.Redistribute(whole...), src.Redistribute(whole...)
@@ -97,7 +115,7 @@ func (x *Tensor) Scatter(dim int, index, src *Tensor) *Tensor {
 	key.attr[0] = dim
 	r := m.rule(key, func() (*layout.Rule, error) { return layout.Scatter(op, x.spec.shape, dim, index.spec.shape) }, x, index, src)
 	a, b, c := x.to(r.in[0], op), index.to(r.in[1], op), src.to(r.in[2], op)
-	out := &Tensor{spec: r.out[0]}
+	out = &Tensor{spec: r.out[0]}
 	var at *tensor.Tensor
 	if m.outside() {
 		out.local = m.empty(r.out[0], x.DType()).local
@@ -107,28 +125,26 @@ func (x *Tensor) Scatter(dim int, index, src *Tensor) *Tensor {
 		if at, foreign = r.own(dim, x.spec.shape[dim], b.local); foreign != nil {
 			at = tensor.MaskedFill(at, foreign, float64(r.in[0].local[dim]))
 		}
-		out.local = put(a.local, dim, at, c.local)
+		out.local = putInto(a.local, dim, at, c.local, put)
 	}
-	if Tracked(x, src) {
-		out.record(op, func(gy *Tensor) { scatterBack(gy.to(out.spec, op+"Grad"), r, dim, at, a, c) })
-	}
-	return out
+	return out, scattering{r, at, a, c}
 }
 
-// put returns a copy of x with src put along dim. An index of x's size there is nowhere.
-func put(x *tensor.Tensor, dim int, at, src *tensor.Tensor) *tensor.Tensor {
+// putInto returns a copy of x with src put along dim. An index of x's size there is nowhere.
+func putInto(x *tensor.Tensor, dim int, at, src *tensor.Tensor, put func(dst *tensor.Tensor, dim int, at, src *tensor.Tensor),
+) *tensor.Tensor {
 	rest := slices.Clone(x.Shape())
 	n := rest[dim]
 	rest[dim] = 1
 	y := tensor.Cat(dim, x, tensor.Zeros(x.Device(), x.DType(), rest...))
-	tensor.ScatterTo(y, dim, at, src)
+	put(y, dim, at, src)
 	return tensor.Narrow(y, dim, 0, n)
 }
 
-// scatterBack hands x and src their parts of the gradient dy of Scatter.
-func scatterBack(gy *Tensor, r *rule, dim int, at *tensor.Tensor, x, src *Tensor) {
+// back hands x and src their parts of the gradient dy of Scatter.
+func (r scattering) back(gy *Tensor, dim int) {
 	const op = "ScatterGrad"
-	m := gy.spec.mesh
+	m, at, x, src := gy.spec.mesh, r.at, r.x, r.src
 	places := slices.Clone(r.in[2].placements)
 	for axis, p := range r.in[0].placements {
 		if p.Shards(dim) { // each rank has the elements that were put on it

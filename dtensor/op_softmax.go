@@ -79,6 +79,23 @@ func (x *Tensor) Cumprod(dim int) *Tensor {
 	return y.Cast(out)
 }
 
+// LogCumsumExp returns ln Σ eˣ of the elements up to each one along dimension dim, without overflow. The layouts are those of
+// Softmax.
+func (x *Tensor) LogCumsumExp(dim int) *Tensor {
+	if x.NDim() == 0 {
+		return x.lift().LogCumsumExp(dim).Reshape()
+	}
+	dim = x.dim("LogCumsumExp", dim)
+	return x.inWide("LogCumsumExp", func(x *Tensor) *Tensor {
+		n := x.spec.shape[dim]
+		y, _ := x.summary("LogCumsumExp", dim, n)
+		for have := 1; have < n; have *= 2 { // each element of y is of so many, or of all before it
+			y = Cat(dim, y.Narrow(dim, 0, have), y.Narrow(dim, have, n-have).LogAddExp(y.Narrow(dim, 0, n-have)))
+		}
+		return y
+	})
+}
+
 // rowwise computes a function of whole rows along dim. It is not recorded.
 func (x *Tensor) rowwise(op string, dim int, f func(x *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
 	defer x.spec.mesh.Span(op).End()

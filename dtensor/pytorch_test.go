@@ -48,6 +48,17 @@ var composed = map[string]func(in []T) T{
 		c, a, b, beta, alpha := in[0], in[1], in[2], 0.2, 0.3
 		return c.Scale(beta).Add(a.MatMul(b).Scale(alpha))
 	},
+	"addcdiv": func(in []T) T {
+		c, a, b, value := in[0], in[1], in[2], 0.3
+		return c.Add(a.Div(b).Scale(value))
+	},
+	"bilinear":          func(in []T) T { a, b, w := in[0], in[1], in[2]; return dtensor.Einsum("bi,oij,bj->bo", a, w, b) },
+	"pairwise_distance": two(func(a, b T) T { return a.Sub(b).AddScalar(1e-6).Norm(2, []int{-1}, false) }),
+	"threshold":         one(func(x T) T { t, v := 0.3, 2.0; return x.MaskedFill(x.CompareScalar(kernel.OpLe, t), v) }),
+	"gumbel_softmax": two(func(x, u T) T {
+		u, tau := u.Detach().Scale(0.4).AddScalar(0.5), 0.7
+		return x.Sub(u.Log().Neg().Log()).Scale(1 / tau).Softmax(-1)
+	}),
 	"softsign":   one(func(x T) T { return x.Div(x.Abs().AddScalar(1)) }),
 	"tanhshrink": one(func(x T) T { return x.Sub(x.Tanh()) }),
 	"softshrink": one(func(x T) T { l := 0.3; return x.Sub(x.Clamp(-l, l)) }),
@@ -103,9 +114,54 @@ var composed = map[string]func(in []T) T{
 		n, i, v := x.Dim(0), list(x.Mesh(), 4, 0, 4), 0.5
 		return x.MaskedFill(i.OneHot(n, tensor.Bool).Any([]int{0}, false).Unsqueeze(1), v)
 	}),
+	"index": one(func(x T) T {
+		i, j := list(x.Mesh(), 4, 0, 4), list(x.Mesh(), 2, 0, 2)
+		return x.Flatten(0, 1).IndexSelect(0, i.Scale(float64(x.Dim(1))).Add(j))
+	}),
+	"equal": two(func(a, b T) T {
+		a, b = a.Relu().Scale(0), b.Relu().Scale(0)
+		return a.Compare(kernel.OpEq, b).All(nil, false)
+	}),
+	"isclose": two(func(a, b T) T {
+		b = a.Add(b.Scale(2e-5).Mul(a))
+		return a.Sub(b).Abs().Compare(kernel.OpLe, b.Abs().Scale(1e-5).AddScalar(1e-8))
+	}),
+	"isin": one(func(x T) T {
+		i := list(x.Mesh(), 4, 0, 4)
+		x = x.Scale(9).Cast(tensor.Int64)
+		return x.Unsqueeze(-1).Compare(kernel.OpEq, i).Any([]int{-1}, false)
+	}),
+	"slice_scatter": two(func(x, y T) T {
+		n, from, to := x.Dim(0), 1, 3
+		return dtensor.Cat(0, x.Narrow(0, 0, from), y, x.Narrow(0, to, n-to))
+	}),
 	"index_copy": two(func(x, y T) T {
 		i := list(x.Mesh(), 4, 0)
 		return x.IndexPut([]*dtensor.Tensor{i}, y, false)
+	}),
+	"scatter_reduce": two(func(x, y T) T {
+		y = halves(y)
+		i := list(x.Mesh(), 0, 2, 0, 2, 2, 0, 3, 3, 3, 3, 3, 1, 0, 1, 2, 3, 0, 1).Reshape(3, 6)
+		var all []T
+		for _, op := range []layout.ReduceOp{layout.Sum, layout.Avg, layout.Prod, layout.Max, layout.Min} {
+			for _, self := range []bool{true, false} {
+				x := x
+				if self {
+					x = halves(x)
+				}
+				all = append(all, x.ScatterReduce(1, i, y, op, self).Scale(float64(len(all)+1)))
+			}
+		}
+		return dtensor.Cat(1, all...)
+	}),
+	"index_reduce": two(func(x, y T) T {
+		i, self := list(x.Mesh(), 4, 0, 4), false
+		return x.ScatterReduce(0, i.Unsqueeze(1).Expand(y.Shape()...), y, layout.Max, self)
+	}),
+	"logcumsumexp": one(func(x T) T { return x.LogCumsumExp(0) }),
+	"renorm": one(func(x T) T {
+		m, n := 0.8, x.Norm(2, []int{1}, true)
+		return x.Mul(n.CompareScalar(kernel.OpGt, m).Where(n.AddScalar(1e-7).PowScalar(-1).Scale(m), n.PowScalar(0)))
 	}),
 	"take": one(func(x T) T { i := list(x.Mesh(), 4, 0, 4); return x.Reshape(-1).IndexSelect(0, i) }),
 	"masked_scatter": two(func(x, y T) T {
@@ -227,6 +283,9 @@ func TestFunctionsOfPyTorch(t *testing.T) {
 		})
 	}
 }
+
+// halves returns x rounded to halves, so that numbers are equal and 0, with the gradient of x.
+func halves(x T) T { return x.Sub(x.Detach()).Add(x.Detach().Scale(2).Round().Scale(0.5)) }
 
 func (r *recorded) compare(ctx context.Context, mesh *dtensor.Mesh, f func(in []T) T) error {
 	var in []T

@@ -20,8 +20,9 @@ import (
 //
 // With causal the first ranks would have little to do and the last ones much. So the ranks
 // first exchange parts: of 2n parts of the sequence on n ranks, rank i computes with parts i
-// and 2n-1-i, which makes the work of all ranks equal, and the result goes back. T has to be
-// a multiple of 2n then, else of n.
+// and 2n-1-i, which makes the work of all ranks equal, and the result goes back. Where T is
+// no multiple of 2n, or ranks have different numbers of positions, they keep their parts and
+// the last ones have the most work: pad a causal sequence at its end.
 //
 // It communicates once to exchange parts and once to bring them back, if causal, and n-1
 // times in the ring; the gradient the same with n times in the ring. Computed in float32,
@@ -41,9 +42,6 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 		refuse(op, fmt.Sprintf("the mesh has no axis %q", axis), "use one of its names", ops...)
 	}
 	r := &ring{m: m, op: op, size: m.axes[i].Size, causal: causal, pieces: 1}
-	if causal {
-		r.pieces = 2
-	}
 	for _, t := range []*Tensor{q, k, v} {
 		if t.NDim() != 4 || !slices.Equal(t.Shape()[:3], q.Shape()[:3]) || k.NDim() == 4 && k.Dim(3) != q.Dim(3) {
 			refuse(op, "they are not [B, H, T, D], [B, H, T, D] and [B, H, T, E]", "", ops...)
@@ -57,9 +55,6 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 			}
 		}
 	}
-	if q.Dim(2)%(r.size*r.pieces) != 0 {
-		refuse(op, fmt.Sprintf("%d positions are no multiple of %d", q.Dim(2), r.size*r.pieces), "pad the sequence", ops...)
-	}
 	shape := append(slices.Clone(q.Shape()[:3]), v.Dim(3))
 	out := &Tensor{spec: m.mustSpec(op, shape, q.spec.placements)}
 	if m.outside() {
@@ -67,6 +62,10 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 		return Record(op, out, []*Tensor{q, k, v}, func(*Tensor) []Grad { return make([]Grad, 3) })
 	}
 	r.group, r.me = m.Group(axis), m.coord[i]
+	r.positions = positionsOf(q, i)
+	if n := q.Dim(2) / r.size; causal && n > 0 && n%2 == 0 && !slices.ContainsFunc(r.positions, func(has int) bool { return has != n }) {
+		r.pieces = 2
+	}
 	var parts [][]*tensor.Tensor
 	var ys, lses []*tensor.Tensor
 	r.scoped(func() []*tensor.Tensor {
@@ -94,6 +93,19 @@ type ring struct {
 	size, me int
 	causal   bool
 	pieces   int // of the sequence on each rank
+
+	positions []int // of each rank
+}
+
+// positionsOf returns how many positions of q each rank of an axis has, of those that share this rank's other coordinates.
+func positionsOf(q *Tensor, axis int) []int {
+	m := q.spec.mesh
+	coord, list := slices.Clone(m.coord), make([]int, m.axes[axis].Size)
+	for rank := range list {
+		coord[axis] = rank
+		_, list[rank] = q.Layout().Span(coord, 2)
+	}
+	return list
 }
 
 // scoped returns what f does; all other tensors that f makes are gone then.
@@ -194,23 +206,32 @@ func pack1(list []*tensor.Tensor) *tensor.Tensor {
 	return tensor.Cat(0, flat...)
 }
 
-// turn hands tensors to the next rank and returns those of the rank before.
-func (r *ring) turn(list []*tensor.Tensor) []*tensor.Tensor {
+// turn hands pieces to the next rank and returns those that the rank before has, which are pieces of rank of.
+func (r *ring) turn(list []*tensor.Tensor, of int) []*tensor.Tensor {
 	if r.size == 1 {
 		return list
 	}
+	shapes, n := make([][]int, len(list)), 0
+	for i, t := range list {
+		shapes[i] = slices.Clone(t.Shape())
+		shapes[i][2] = r.positions[of] / r.pieces
+		n += product(shapes[i])
+	}
 	src := pack1(list)
-	dst := tensor.NewLike(src)
+	dst := tensor.New(src.Device(), src.DType(), n)
 	send, recv := make([]int, r.size), make([]int, r.size)
-	send[(r.me+1)%r.size], recv[(r.me+r.size-1)%r.size] = src.Numel(), src.Numel()
+	send[(r.me+1)%r.size], recv[(r.me+r.size-1)%r.size] = src.Numel(), n
 	r.call(dst, src, recv, send)
 	out, at := make([]*tensor.Tensor, len(list)), 0
-	for i, t := range list {
-		out[i] = tensor.Narrow(dst, 0, at, t.Numel()).Reshape(t.Shape()...)
-		at += t.Numel()
+	for i, shape := range shapes {
+		out[i] = tensor.Narrow(dst, 0, at, product(shape)).Reshape(shape...)
+		at += product(shape)
 	}
 	return out
 }
+
+// owner returns whose pieces of keys are here at a step of the ring.
+func (r *ring) owner(step int) int { return (r.me - step + 2*r.size) % r.size }
 
 func (r *ring) call(dst, src *tensor.Tensor, recv, send []int) {
 	r.m.Do(r.group, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recv, SrcCounts: send, Cause: r.op})
@@ -221,6 +242,9 @@ func (r *ring) call(dst, src *tensor.Tensor, recv, send []int) {
 // pairs calls f with each pair of a piece of queries and one of the keys that come from rank
 // src, of which the queries attend to all, or to those up to their own.
 func (r *ring) pairs(src int, f func(i, j int, causal bool)) {
+	if r.positions[r.me] == 0 || r.positions[src] == 0 {
+		return
+	}
 	for i := range r.pieces {
 		for j := range r.pieces {
 			query, key := r.number(r.me, i), r.number(src, j)
@@ -234,6 +258,11 @@ func (r *ring) pairs(src int, f func(i, j int, causal bool)) {
 // forward returns the attention of each piece, and the logarithms of its denominators.
 func (r *ring) forward(q, k, v []*tensor.Tensor) (ys, lses []*tensor.Tensor) {
 	ys, lses = make([]*tensor.Tensor, r.pieces), make([]*tensor.Tensor, r.pieces)
+	if r.positions[r.me] == 0 { // there is no pair
+		lead := q[0].Shape()[:3]
+		ys[0] = tensor.Zeros(q[0].Device(), q[0].DType(), append(slices.Clone(lead), v[0].Dim(3))...)
+		lses[0] = tensor.Zeros(q[0].Device(), q[0].DType(), lead...)
+	}
 	kv := slices.Concat(k, v)
 	for step := range r.size {
 		before := slices.Concat(ys, lses)
@@ -241,7 +270,7 @@ func (r *ring) forward(q, k, v []*tensor.Tensor) (ys, lses []*tensor.Tensor) {
 			before = append(before, kv...)
 		}
 		after := r.scoped(func() []*tensor.Tensor {
-			r.pairs((r.me-step+r.size)%r.size, func(i, j int, causal bool) {
+			r.pairs(r.owner(step), func(i, j int, causal bool) {
 				y, lse := tensor.Attention(q[i], kv[j], kv[r.pieces+j], causal)
 				if ys[i] != nil {
 					y, lse = join(ys[i], lses[i], y, lse)
@@ -249,7 +278,7 @@ func (r *ring) forward(q, k, v []*tensor.Tensor) (ys, lses []*tensor.Tensor) {
 				ys[i], lses[i] = y, lse
 			})
 			if step < r.size-1 {
-				kv = r.turn(kv)
+				kv = r.turn(kv, r.owner(step+1))
 			}
 			return slices.Concat(ys, lses, kv)
 		})
@@ -296,16 +325,16 @@ func (r *ring) backward(dys, q, k, v, ys, lses []*tensor.Tensor) (dq, dk, dv []*
 			before = all[2*n:] // k and v are the caller's
 		}
 		after := r.scoped(func() []*tensor.Tensor {
-			r.pairs((r.me-step+r.size)%r.size, func(i, j int, causal bool) {
+			r.pairs(r.owner(step), func(i, j int, causal bool) {
 				gq, gk, gv := tensor.AttentionGrad(dys[i], q[i], all[j], all[n+j], ys[i], lses[i], causal)
 				tensor.AddTo(dq[i], gq)
 				tensor.AddTo(all[2*n+j], gk)
 				tensor.AddTo(all[3*n+j], gv)
 			})
 			if step == r.size-1 {
-				all = slices.Concat(all[:2*n], r.turn(all[2*n:]))
+				all = slices.Concat(all[:2*n], r.turn(all[2*n:], r.me))
 			} else {
-				all = r.turn(all)
+				all = r.turn(all, r.owner(step+1))
 			}
 			return all
 		})

@@ -1,6 +1,7 @@
 package embedding
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -142,6 +143,20 @@ func (c *Collection) Params() []*dtensor.Tensor {
 		p[i] = t.Param()
 	}
 	return p
+}
+
+// Weights lists the rows of each table, those of table users as "users.weight", for checkpoints:
+//
+//	state.AddTensors("tables.", tables.Weights())
+//	state.AddTensors("optimizer.", fused.State()) // see Fuse
+func (c *Collection) Weights() iter.Seq2[string, *dtensor.Tensor] {
+	return func(yield func(string, *dtensor.Tensor) bool) {
+		for i, t := range c.tables {
+			if !yield(c.nameOf(i)+".weight", t.Weight()) {
+				return
+			}
+		}
+	}
 }
 
 // inputs returns what a lookup is recorded to depend on.

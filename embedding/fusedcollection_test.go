@@ -159,6 +159,16 @@ func TestFusedOptimizers(t *testing.T) {
 			if want := []string{"wide.w", "one.w", "columns.w", "copy.w", "rest.w", "unused.w", "empty.w"}; !slices.Equal(names, want) {
 				return fmt.Errorf("the state has %q, want %q", names, want)
 			}
+			i := 0
+			for name, w := range together.Weights() {
+				if want := configs[i].Name + ".weight"; name != want || w != together.Tables()[i].Weight() {
+					return fmt.Errorf("the weights of table %d are %q, want %q", i, name, want)
+				}
+				i++
+			}
+			if i != len(configs) {
+				return fmt.Errorf("there are weights of %d tables of %d", i, len(configs))
+			}
 			return nil
 		})
 	}

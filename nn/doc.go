@@ -19,6 +19,7 @@
 //	NewConv1d, NewConvTranspose1d, BatchNorm, GroupNorm  signals, images and volumes
 //	NewMaxPool1d, NewMaxPool2d, NewAvgPool1d, …          their pools
 //	Upsample, PReLU                                      for signals and images too
+//	Unfold, Fold                                         their windows as rows, and back
 //	NewLSTM, NewGRU, NewRNN                              recurrent networks
 //	NewLinears, DotInteraction                           recommendation models: DLRM
 //

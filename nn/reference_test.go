@@ -222,6 +222,54 @@ func TestPoolAgainstPyTorch(t *testing.T) {
 	})
 }
 
+func TestUnfoldAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			x, y []int
+			w    nn.Window
+		}{
+			"fold":        {[]int{2, 3, 4, 5}, []int{2, 12, 12}, nn.Window{Kernel: 2}},
+			"fold padded": {[]int{3, 2, 6, 5}, []int{3, 18, 4}, nn.Window{Kernel: 3, Stride: 2, Padding: 1, Dilation: 2}},
+		}) {
+			for _, other := range []layout.Placement{layout.Replicate(), layout.Shard(1), layout.Shard(2)} {
+				x, y := wave(mesh, 1, c.x, layout.Shard(0), other), wave(mesh, 2, c.y, layout.Shard(0), other)
+				if err := compare(ctx, all["un"+name], func() *dtensor.Tensor { return nn.Unfold(x, c.w) }, x); err != nil {
+					return fmt.Errorf("x as %v: %w", other, err)
+				}
+				if err := compare(ctx, all[name], func() *dtensor.Tensor { return nn.Fold(y, c.w, c.x[2:]...) }, y); err != nil {
+					return fmt.Errorf("y as %v: %w", other, err)
+				}
+			}
+		}
+		// Of a signal and of a volume each element comes back as often as it is in a window.
+		for _, shape := range [][]int{{2, 2, 7}, {1, 2, 3, 4, 3}} {
+			x, w := wave(mesh, 1, shape, layout.Shard(0), layout.Replicate()), nn.Window{Kernel: 3, Padding: 1}
+			y := nn.Fold(nn.Unfold(x, w), w, shape[2:]...)
+			ones := dtensor.Full(mesh, tensor.Float32, 1, shape, batch()...)
+			got := tensor.ToSlice[float32](y.Full())
+			if want := tensor.ToSlice[float32](x.Mul(nn.Fold(nn.Unfold(ones, w), w, shape[2:]...)).Full()); !near(got, want) {
+				return fmt.Errorf("%v: %v, want %v", shape, got, want)
+			}
+		}
+		for says, f := range inOrder(map[string]func(){
+			"Kernel, Stride and Dilation": func() { nn.Unfold(wave(mesh, 1, []int{2, 2, 3}, batch()...), nn.Window{}) },
+			"smaller than the window":     func() { nn.Unfold(wave(mesh, 1, []int{2, 2, 3}, batch()...), nn.Window{Kernel: 4}) },
+			"it wants [batch, channels·3, 0]": func() {
+				nn.Fold(wave(mesh, 1, []int{2, 3, 1}, batch()...), nn.Window{Kernel: 3, Stride: 2}, 2)
+			},
+			"it wants [batch, channels·4, 9]": func() {
+				nn.Fold(wave(mesh, 1, []int{2, 8, 8}, batch()...), nn.Window{Kernel: 2}, 4, 4)
+			},
+		}) {
+			if err := dtensor.Try(ctx, mesh, f); err == nil || !strings.Contains(err.Error(), says) {
+				return fmt.Errorf("got %v, want %q", err, says)
+			}
+		}
+		return nil
+	})
+}
+
 // quarters rounds x to multiples of 1/4, so that many elements are equal.
 func quarters(x *dtensor.Tensor) *dtensor.Tensor { return x.Scale(4).Round().Scale(0.25) }
 

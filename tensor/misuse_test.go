@@ -48,6 +48,7 @@ func TestMisuse(t *testing.T) {
 		"IndexAddTo":        func() { IndexAddTo(x, 0, ids, Zeros(cpu, Float32, 3, 3)) },
 		"ScatterTo":         func() { ScatterTo(x, 0, Zeros(cpu, Int64, 2, 2), Zeros(cpu, Float32, 1, 2)) },
 		"ScatterAddTo":      func() { ScatterAddTo(Zeros(cpu, Bool, 1), 0, ids, ids) },
+		"ScatterReduceTo":   func() { ScatterReduceTo(x, 0, ints, Zeros(cpu, Float32, 2, 2), kernel.OpProd, false) },
 		"OneHot":            func() { OneHot(x, 0, 3, Float32) },
 		"CheckIndex":        func() { CheckIndex(x, 3) },
 		"TakeRowsTo":        func() { TakeRowsTo(x, x, Zeros(cpu, Int64, 3), 0, true) },

@@ -40,6 +40,17 @@
 //	compute()
 //	err := message.WaitAll(ctx, in, out)
 //
+// A context that ends aborts the communicator. A receive with a time limit takes itself back instead:
+//
+//	in := message.IRecv(m, buf, from, tag)
+//	select {
+//	case <-in.Done():
+//		st, err := in.Wait(ctx)
+//		…
+//	case <-time.After(time.Second):
+//		in.Cancel() // false if the message has come meanwhile: then Wait
+//	}
+//
 // # When a send ends
 //
 // A message of up to 4 KiB travels at once and its send ends, as long as the receiver has not

@@ -16,6 +16,19 @@ def wave(k, *shape):
     return torch.sin(0.7 * torch.arange(n, dtype=torch.float64) + k + 1).reshape(shape).requires_grad_()
 
 
+def halves(x):
+    """x rounded to halves, so that numbers are equal and 0, with the gradient of x."""
+    return x - x.detach() + (x * 2).round().detach() / 2
+
+
+def scatter_reduce(x, y):
+    """Of all operations. PyTorch loses some of dy where an element of x that is not folded equals the result, so none does here."""
+    y, to = halves(y), torch.tensor([[0, 2, 0, 2, 2, 0], [3, 3, 3, 3, 3, 1], [0, 1, 2, 3, 0, 1]])
+    ops = [(op, self) for op in ("sum", "mean", "prod", "amax", "amin") for self in (True, False)]
+    return torch.cat([(halves(x) if self else x).scatter_reduce(1, to, y, op, include_self=self) * (k + 1)
+                      for k, (op, self) in enumerate(ops)], 1)
+
+
 rows = [(5, 3)]
 pair = [(5, 3), (5, 3)]
 i = torch.tensor([4, 0, 4])
@@ -30,7 +43,12 @@ cases = {
     "nan_to_num": (lambda x: torch.nan_to_num((x - 0.5).log()), rows),
     "isfinite": (lambda x: torch.isfinite((x - 0.5).log()).double(), rows),
     "addcmul": (lambda c, a, b: torch.addcmul(c, a, b, value=0.3), [(5, 3), (5, 3), (3,)]),
+    "addcdiv": (lambda c, a, b: torch.addcdiv(c, a, b, value=0.3), [(5, 3), (5, 3), (3,)]),
     "addmm": (lambda c, a, b: torch.addmm(c, a, b, beta=0.2, alpha=0.3), [(3,), (5, 2), (2, 3)]),
+    "bilinear": (F.bilinear, [(5, 3), (5, 2), (4, 3, 2)]),
+    "pairwise_distance": (F.pairwise_distance, pair),
+    "threshold": (lambda x: F.threshold(x, 0.3, 2.0), rows),
+    "gumbel_softmax": (lambda x, u: ((x - torch.log(-torch.log(u.detach() * 0.4 + 0.5))) / 0.7).softmax(-1), pair),
     "softsign": (F.softsign, rows),
     "tanhshrink": (F.tanhshrink, rows),
     "softshrink": (lambda x: F.softshrink(x, 0.3), rows),
@@ -47,6 +65,7 @@ cases = {
     "quantile": (lambda x: x.quantile(0.3, 0), [(6, 3)]),
     "bincount": (lambda x: torch.bincount((x * 2 + 2).long().flatten(), minlength=5).double(), [(9,)]),
     "diff": (lambda x: x.diff(dim=0), rows),
+    "logcumsumexp": (lambda x: x.logcumsumexp(0), rows),
     "trapezoid": (lambda x: torch.trapezoid(x, dx=0.1, dim=0), rows),
     "cov": (torch.cov, rows),
     "diag": (torch.diag, [(5,)]),
@@ -56,7 +75,15 @@ cases = {
     "cdist": (lambda a, b: torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"), [(5, 3), (4, 3)]),
     "cosine_similarity": (lambda a, b: F.cosine_similarity(a, b, -1), pair),
     "index_fill": (lambda x: x.index_fill(0, i, 0.5), rows),
+    "index": (lambda x: x[i, torch.tensor([2, 0, 2])], [(5, 3, 2)]),
+    "equal": (lambda a, b: torch.tensor(torch.equal(a.relu() * 0, b.relu() * 0)).double(), pair),
+    "isclose": (lambda a, b: torch.isclose(a, a + b * 2e-5 * a).double(), pair),
+    "isin": (lambda x: torch.isin((x * 9).long(), i).double(), rows),
+    "slice_scatter": (lambda x, y: x.slice_scatter(y, 0, 1, 3), [(5, 3), (2, 3)]),
     "index_copy": (lambda x, y: x.index_copy(0, i[:2], y), [(5, 3), (2, 3)]),
+    "scatter_reduce": (scatter_reduce, [(3, 4), (3, 6)]),
+    "index_reduce": (lambda x, y: x.index_reduce(0, i, y, "amax", include_self=False), pair[:1] + [(3, 3)]),
+    "renorm": (lambda x: x.renorm(2, 0, 0.8), rows),
     "take": (lambda x: x.take(i), rows),
     "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), [(5, 3), (15,)]),
     "Tensor.unfold": (lambda x: x.unfold(0, 3, 2), rows),

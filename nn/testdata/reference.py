@@ -77,6 +77,14 @@ def pool(name, f, shape, **options):
     case(name, f(x, **options), x)
 
 
+for name, shape, sizes, options in (("fold", (2, 3, 4, 5), (4, 5), {"kernel_size": 2}),
+                                    ("fold padded", (3, 2, 6, 5), (6, 5), {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2})):
+    x = wave(1, *shape)
+    y = F.unfold(x, **options)
+    case("un" + name, y, x)
+    y = wave(2, *y.shape)
+    case(name, F.fold(y, sizes, **options), y)
+
 pool("maxpool1d", F.max_pool1d, (2, 3, 7), kernel_size=2)
 pool("maxpool1d dilated", F.max_pool1d, (2, 2, 9), kernel_size=3, stride=2, padding=1, dilation=2)
 pool("maxpool2d", F.max_pool2d, (4, 2, 6, 5), kernel_size=2)

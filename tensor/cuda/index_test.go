@@ -38,6 +38,12 @@ func TestIndex(t *testing.T) {
 					tensor.ScatterAddTo(x[0], d, x[1], x[2])
 					return x[0]
 				}), x, pick, src)
+				for _, op := range []kernel.ReduceOp{kernel.OpProd, kernel.OpAmin} { // on the host
+					c.same(fmt.Sprint("scatter ", op, " ", name, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+						tensor.ScatterReduceTo(x[0], d, x[1], x[2], op, op == kernel.OpAmin)
+						return x[0]
+					}), x, pick, c.arg(dt, 5, 7, 6))
+				}
 			}
 			c.same("one-hot "+name, 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return oneHot(x[0], 3, 9, dt) }), c.ids(it, 0, 20, 4, 5))
 		}
