@@ -47,6 +47,9 @@ func NewWorld(b Backend) *Comm {
 		world[r] = r
 	}
 	c := &Comm{name: "world", shared: newShared()}
+	if b, ok := b.(CommonBackend); ok {
+		c.shared.common = b.Common()
+	}
 	c.fill(b, b.Rank(), world, b.Memory())
 	return c
 }

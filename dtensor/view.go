@@ -16,17 +16,20 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 	if r := m.rules.get(key.slot(), &key); r != nil {
 		return r
 	}
-	in := t.spec.blocks()
-	v, err := declare(in.layout)
-	if err == nil && in.masked && (!keepMask || v.In != in.layout) { // masked rows stay where they are, or are reduced
-		p := slices.Clone(in.placements)
-		for i := range p {
-			if p[i].IsMask() {
-				p[i] = layout.Replicate()
+	v, err := m.eng.common.views.get(key.common(), func() (layout.View, error) {
+		in := t.spec.blocks()
+		v, err := declare(in.layout)
+		if err == nil && in.masked && (!keepMask || v.In != in.layout) { // masked rows stay where they are, or are reduced
+			p := slices.Clone(in.placements)
+			for i := range p {
+				if p[i].IsMask() {
+					p[i] = layout.Replicate()
+				}
 			}
+			return declare(in.with(key.op, p).layout)
 		}
-		v, err = declare(in.with(key.op, p).layout)
-	}
+		return v, err
+	})
 	if err != nil {
 		fault.Throw(misfit(key.op, err, operand("input", t)))
 	}

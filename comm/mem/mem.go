@@ -63,6 +63,8 @@ type job struct {
 	failed atomic.Bool // a group was aborted or there is a deadlock; for callers without the lock
 
 	workers []*worker // those that nobody uses
+
+	attrs comm.Attrs // see comm.CommonBackend
 }
 
 // wakeAll wakes the ranks that wait in any group; the job's lock is held.
@@ -130,6 +132,9 @@ func (r *Rank) SupportsRows() bool { return true }
 
 // Memory returns nil: any memory will do.
 func (r *Rank) Memory() mem.Allocator { return nil }
+
+// Common returns where the ranks keep what they all have.
+func (r *Rank) Common() *comm.Attrs { return &r.g.attrs }
 
 // End says that this rank will make no more calls on any communicator: calls
 // of others that need it fail. cause is "" if it ended without an error.
