@@ -15,7 +15,7 @@ import (
 // it, but their order would differ between ranks, so use one.
 type Comm struct {
 	rank, size int
-	world      []int // world[r] is the world number of rank r
+	world      []int // world[r] is the world number of rank r; ranks of one process may share it
 	name       string
 	shared     *shared
 	memory     mem.Allocator
@@ -42,17 +42,23 @@ type Comm struct {
 // NewWorld returns the communicator of all ranks over b. Each rank calls it
 // once, and makes every other communicator by Split or Group.
 func NewWorld(b Backend) *Comm {
-	world := make([]int, b.Size())
-	for r := range world {
-		world[r] = r
-	}
 	c := &Comm{name: "world", shared: newShared()}
 	if b, ok := b.(CommonBackend); ok {
 		c.shared.common = b.Common()
 	}
+	world := c.Internals().Common(worldKey{}, func() any {
+		world := make([]int, b.Size())
+		for r := range world {
+			world[r] = r
+		}
+		return world
+	}).([]int)
 	c.fill(b, b.Rank(), world, b.Memory())
 	return c
 }
+
+// worldKey is the key of the list of all ranks.
+type worldKey struct{}
 
 func (c *Comm) fill(b Backend, rank int, world []int, memory mem.Allocator) {
 	if memory == nil {
@@ -212,6 +218,7 @@ func (c *Comm) split(ctx context.Context, color, key int, places func(rank int) 
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
+	defer func() { c.call = Call{} }() // which has two numbers of each rank
 	all, err := c.exchange(ctx, int64(color), int64(key), places)
 	if err != nil {
 		return nil, err
@@ -243,6 +250,7 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
+	defer func() { c.call = Call{} }()
 	hash := int64(hashCounts(ranks))
 	all, err := c.exchange(ctx, hash, int64(len(ranks)), func(int) (int, int) { return int(hash), len(ranks) })
 	if err != nil {

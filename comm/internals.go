@@ -51,6 +51,9 @@ func (i Internals) Checks() bool {
 // then: on one processor the calls move only then.
 func (i Internals) Started() *atomic.Int64 { return &i.c.shared.started }
 
+// World returns the world numbers of the communicator's ranks. It must not be modified.
+func (i Internals) World() []int { return i.c.world }
+
 // Backend returns what carries out the communicator's calls, without what Wrap adds.
 func (i Internals) Backend() Backend { return i.c.backend }
 
