@@ -52,7 +52,8 @@ type SendRecvBackend interface {
 // A CommonBackend is a Backend whose ranks may be goroutines of one process.
 type CommonBackend interface {
 	Backend
-	// Common returns where the ranks of a world keep what they all have.
+	// Common returns where the ranks of a world keep what they all have. In the exchange of a Split
+	// they have one Dst, which is to be written once.
 	Common() *Attrs
 }
 

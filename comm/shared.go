@@ -28,6 +28,13 @@ type Attrs struct {
 	vals map[any]any
 }
 
+// Delete forgets what is kept under key.
+func (a *Attrs) Delete(key any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.vals, key)
+}
+
 // Get returns what is kept under key, making it by make if there is nothing yet. If goroutines race
 // to make a value the first one stays.
 func (a *Attrs) Get(key any, make func() any) any {

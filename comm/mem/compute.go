@@ -53,7 +53,9 @@ func (m *meeting) divide() (parts, helpers int) {
 	case comm.PatternReduceScatter: // ranks
 		parts, bytes = size, bytes*size
 	default:
-		parts, bytes = size, 2*bytes
+		if parts, bytes = size, 2*bytes; oneDst(calls) {
+			parts = 1
+		}
 	}
 	processors := goruntime.GOMAXPROCS(0)
 	if bytes < alone || parts < 2 || processors == 1 {
@@ -61,6 +63,11 @@ func (m *meeting) divide() (parts, helpers int) {
 	}
 	parts = min(parts, partsEach*processors)
 	return parts, min(parts, processors, size) - 1
+}
+
+// oneDst reports whether all ranks have one Dst, as in the exchange of a Split.
+func oneDst(calls []*comm.Call) bool {
+	return calls[0].Kind == comm.SplitKind && len(calls) > 1 && calls[0].Dst.Ptr == calls[1].Dst.Ptr
 }
 
 // A worker is room for a part of the work, kept for the next one.
@@ -221,6 +228,9 @@ func (w *worker) moveTo(call *comm.Call, me int, senders []*comm.Call, first, si
 // copyGathered copies to rank me's Dst, of a gather to all, that of another rank, and its own part from its Src: in a call in
 // place the others read that.
 func copyGathered(call, gathered *comm.Call, me, size int) {
+	if call.Dst.Ptr == gathered.Dst.Ptr {
+		return // they have one Dst
+	}
 	unit, dst, src := call.DType().Size(), call.Dst.Data(), gathered.Dst.Data()
 	at, n := call.Incoming(me, me, size)
 	lo, hi := at*unit, (at+n)*unit
