@@ -60,24 +60,44 @@ func (k *ruleKey) common(ts ...*Tensor) commonRule {
 	return c
 }
 
-// A once holds what was worked out for keys. It may be used by several goroutines: one works, the
-// others wait for it.
-type once[K comparable, V any] struct {
-	mu  sync.Mutex
-	all map[K]func() (V, error)
+// plan returns the plan of a redistribution.
+func (c *common) plan(key commonPlan) (*layout.Plan, error) {
+	w := c.plans.of(key)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.done {
+		w.value, w.err = layout.NewPlan(key.from, key.to, key.size, layout.Costs{})
+		w.done = true
+	}
+	return w.value, w.err
 }
 
-// get returns what work returned for key when it was asked for first.
-func (o *once[K, V]) get(key K, work func() (V, error)) (V, error) {
+// A once holds what was worked out for keys. It may be used by several goroutines.
+type once[K comparable, V any] struct {
+	mu  sync.Mutex
+	all map[K]*worked[V]
+}
+
+// worked is what was worked out for a key. Who works holds the lock, and the others wait for it: no function is handed
+// over, as that would have the closures of operators allocated in every call.
+type worked[V any] struct {
+	mu    sync.Mutex
+	done  bool
+	value V
+	err   error
+}
+
+// of returns what was worked out for key, or is to be.
+func (o *once[K, V]) of(key K) *worked[V] {
 	o.mu.Lock()
-	f, ok := o.all[key]
+	defer o.mu.Unlock()
+	w, ok := o.all[key]
 	if !ok {
 		if o.all == nil || len(o.all) >= maxSpecs {
-			o.all = map[K]func() (V, error){}
+			o.all = map[K]*worked[V]{}
 		}
-		f = sync.OnceValues(work)
-		o.all[key] = f
+		w = new(worked[V])
+		o.all[key] = w
 	}
-	o.mu.Unlock()
-	return f()
+	return w
 }

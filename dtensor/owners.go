@@ -67,20 +67,28 @@ func (o *owners) members(m *Mesh, set axisSet) []int32 {
 	if o.member != nil && o.set == set {
 		return o.member
 	}
-	spans, _ := m.eng.common.owners.get(commonOwners{o.table, o.dim, set}, func() (*layout.Owners, error) {
-		spans := new(layout.Owners)
-		for p := range m.Size() {
-			coord := m.pure.Coord(p)
-			start, length := o.span(coord)
-			spans.Add(start, length, m.rankIn(set, coord))
-		}
-		return spans, nil
-	})
+	spans := o.spans(m, set)
 	o.set, o.member = set, make([]int32, o.ids.Numel())
 	ids := tensor.Cast(o.ids, tensor.Int64)
 	spans.Find(o.member, tensor.Read[int64](ids))
 	runtime.KeepAlive(ids)
 	return o.member
+}
+
+// spans returns which rows each member of a group over set owns, worked out once for all ranks of the process.
+func (o *owners) spans(m *Mesh, set axisSet) *layout.Owners {
+	w := m.eng.common.owners.of(commonOwners{o.table, o.dim, set})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.done {
+		w.value, w.done = new(layout.Owners), true
+		for p := range m.Size() {
+			coord := m.pure.Coord(p)
+			start, length := o.span(coord)
+			w.value.Add(start, length, m.rankIn(set, coord))
+		}
+	}
+	return w.value
 }
 
 // rows returns this rank's shard after the step, with rows from their owners.

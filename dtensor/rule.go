@@ -53,10 +53,22 @@ func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Te
 	if r := m.rules.get(key.slot(), &key); r != nil {
 		return r
 	}
-	c, err := m.eng.common.choices.get(key.common(ts...), func() (*layout.Choice, error) { return choose(key, declare, ts) })
+	c, err := m.choice(key, declare, ts)
 	r := m.chosen(key, c, err, ts)
 	m.rules.put(key, r)
 	return r
+}
+
+// choice is choose, once for all ranks of the process.
+func (m *Mesh) choice(key ruleKey, declare func() (*layout.Rule, error), ts []*Tensor) (*layout.Choice, error) {
+	w := m.eng.common.choices.of(key.common(ts...))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.done {
+		w.value, w.err = choose(key, declare, ts)
+		w.done = true
+	}
+	return w.value, w.err
 }
 
 // choose finds the cheapest way to compute an operator on operands.
