@@ -49,6 +49,14 @@ type SendRecvBackend interface {
 	SendRecv(ctx context.Context, send, recv *Call) error
 }
 
+// A CommonBackend is a Backend whose ranks may be goroutines of one process.
+type CommonBackend interface {
+	Backend
+	// Common returns where the ranks of a world keep what they all have. In the exchange of a Split
+	// they have one Dst, which is to be written once.
+	Common() *Attrs
+}
+
 // A HostBackend is a Backend that may know that all ranks are processes of one host.
 type HostBackend interface {
 	Backend

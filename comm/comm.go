@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -15,7 +16,7 @@ import (
 // it, but their order would differ between ranks, so use one.
 type Comm struct {
 	rank, size int
-	world      []int // world[r] is the world number of rank r
+	world      []int // world[r] is the world number of rank r; ranks of one process may share it
 	name       string
 	shared     *shared
 	memory     mem.Allocator
@@ -42,14 +43,23 @@ type Comm struct {
 // NewWorld returns the communicator of all ranks over b. Each rank calls it
 // once, and makes every other communicator by Split or Group.
 func NewWorld(b Backend) *Comm {
-	world := make([]int, b.Size())
-	for r := range world {
-		world[r] = r
-	}
 	c := &Comm{name: "world", shared: newShared()}
+	if b, ok := b.(CommonBackend); ok {
+		c.shared.common = b.Common()
+	}
+	world := c.Internals().Common(worldKey{}, func() any {
+		world := make([]int, b.Size())
+		for r := range world {
+			world[r] = r
+		}
+		return world
+	}).([]int)
 	c.fill(b, b.Rank(), world, b.Memory())
 	return c
 }
+
+// worldKey is the key of the list of all ranks.
+type worldKey struct{}
 
 func (c *Comm) fill(b Backend, rank int, world []int, memory mem.Allocator) {
 	if memory == nil {
@@ -209,26 +219,63 @@ func (c *Comm) split(ctx context.Context, color, key int, places func(rank int) 
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
-	all, err := c.exchange(ctx, int64(color), int64(key), places)
-	if err != nil {
+	c.splits++
+	s := c.splitting()
+	if err := c.exchange(ctx, s.all, int64(color), int64(key), places); err != nil {
 		return nil, err
 	}
-	var members []int
-	sizes := map[int64]int{} // by color
-	shared := false
-	for r := range c.size {
-		its := all[2*r]
-		if its < 0 {
-			continue
-		}
-		sizes[its]++
-		shared = shared || sizes[its] > 1
-		if its == int64(color) {
-			members = append(members, r)
+	s.divide.Do(func() { s.groups, s.shared = divide(c.world, s.all) })
+	return c.derive(ctx, s.groups[int64(color)], s.shared, fmt.Sprintf("%s/%d:%d", c.name, c.splits, color))
+}
+
+// A splitting is what a Split comes to. Ranks of one process have one.
+type splitting struct {
+	all    []int64 // two numbers of each rank
+	divide sync.Once
+	groups map[int64]group // by colour
+	shared bool            // some group has two ranks
+}
+
+// A group is the ranks of a new communicator.
+type group struct {
+	members []int // ranks of that which is split
+	world   []int // their world numbers
+}
+
+type splitKey struct {
+	name   string
+	splits int
+}
+
+// splitting returns that of the Split in progress. Its exchange is over before it is forgotten: see exchange.
+func (c *Comm) splitting() *splitting {
+	return c.Internals().Common(splitKey{c.name, c.splits}, func() any { return &splitting{all: make([]int64, 2*c.size)} }).(*splitting)
+}
+
+// divide returns the groups of the ranks that give the same colour, from two numbers of each rank.
+func divide(world []int, all []int64) (groups map[int64]group, shared bool) {
+	groups = map[int64]group{}
+	for r := range world {
+		if color := all[2*r]; color >= 0 {
+			g := groups[color]
+			g.members = append(g.members, r)
+			groups[color] = g
+			shared = shared || len(g.members) > 1
 		}
 	}
-	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
-	return c.derive(ctx, members, shared, fmt.Sprintf("%s/%d:%d", c.name, c.splits, color))
+	for color, g := range groups {
+		slices.SortStableFunc(g.members, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
+		groups[color] = newGroup(world, g.members)
+	}
+	return groups, shared
+}
+
+func newGroup(world, members []int) group {
+	g := group{members: members, world: make([]int, len(members))}
+	for i, r := range members {
+		g.world[i] = world[r]
+	}
+	return g
 }
 
 // Group makes a communicator of the given ranks of c, in that order. All ranks
@@ -241,8 +288,9 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 	hash := int64(hashCounts(ranks))
-	all, err := c.exchange(ctx, hash, int64(len(ranks)), func(int) (int, int) { return int(hash), len(ranks) })
-	if err != nil {
+	c.splits++
+	all := c.splitting().all
+	if err := c.exchange(ctx, all, hash, int64(len(ranks)), func(int) (int, int) { return int(hash), len(ranks) }); err != nil {
 		return nil, err
 	}
 	for r := range c.size {
@@ -262,15 +310,19 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	if !slices.Contains(members, c.rank) {
 		members = nil
 	}
-	return c.derive(ctx, members, len(ranks) > 1, fmt.Sprintf("%s/%d", c.name, c.splits))
+	return c.derive(ctx, newGroup(c.world, members), len(ranks) > 1, fmt.Sprintf("%s/%d", c.name, c.splits))
 }
 
-// exchange begins a Split: it gathers two numbers from each rank.
-func (c *Comm) exchange(ctx context.Context, a, b int64, places func(rank int) (a, b int)) ([]int64, error) {
-	c.splits++
-	all := make([]int64, 2*c.size)
+// exchange begins a Split: it gathers two numbers from each rank. Ranks of one process have one list
+// of all.
+func (c *Comm) exchange(ctx context.Context, all []int64, a, b int64, places func(rank int) (a, b int)) error {
 	c.call = Call{Kind: SplitKind, Dst: Of(all), Src: Of([]int64{a, b}), places: places}
-	return all, c.run(ctx, &c.call)
+	if err := c.run(ctx, &c.call); err != nil { // others may still read the call
+		return err
+	}
+	c.call = Call{Kind: SplitKind, Src: Of([]int64{a, b})} // without the list, for errors of what follows
+	c.shared.common.Delete(splitKey{c.name, c.splits})     // all ranks have it
+	return nil
 }
 
 // refuse fails a Split after its exchange.
@@ -280,16 +332,12 @@ func (c *Comm) refuse(err error) error {
 }
 
 // derive ends a Split. shared says whether some new group has two ranks.
-func (c *Comm) derive(ctx context.Context, members []int, shared bool, name string) (*Comm, error) {
-	world := make([]int, len(members))
-	for i, r := range members {
-		world[i] = c.world[r]
-	}
-	rank := slices.Index(members, c.rank)
+func (c *Comm) derive(ctx context.Context, g group, shared bool, name string) (*Comm, error) {
+	rank := slices.Index(g.members, c.rank)
 	var b Backend
 	if shared {
-		ask := members
-		if len(members) < 2 {
+		ask := g.members
+		if len(ask) < 2 {
 			ask = nil
 		}
 		joined, err := c.backend.Split(ctx, ask)
@@ -300,10 +348,10 @@ func (c *Comm) derive(ctx context.Context, members []int, shared bool, name stri
 			b = joined
 		}
 	}
-	if len(members) == 0 {
+	if len(g.members) == 0 {
 		return nil, nil
 	}
 	n := &Comm{name: name, shared: c.shared}
-	n.fill(b, rank, world, c.memory)
+	n.fill(b, rank, g.world, c.memory)
 	return n, nil
 }

@@ -81,11 +81,18 @@ func (c *Call) Lengths(me, peer, size int) (sent, expected int) {
 	if !c.Kind.Shape().Pairwise() {
 		return sent, expected
 	}
+	length := func(l Layout, b Buffer, counts []int) int { // without the sum that says where it begins
+		if l == Counted {
+			return counts[peer]
+		}
+		_, n := extent(l, b, counts, peer, size)
+		return n
+	}
 	if c.Sends(me, peer) {
-		_, sent = c.Outgoing(me, peer, size)
+		sent = length(c.Kind.Shape().Src, c.Src, c.SrcCounts)
 	}
 	if c.Receives(me, peer) {
-		_, expected = c.Incoming(me, peer, size)
+		expected = length(c.Kind.Shape().Dst, c.Dst, c.DstCounts)
 	}
 	return sent, expected
 }

@@ -27,7 +27,11 @@ func (i Internals) Failed() error {
 // one world, making it by make if there is nothing yet. Keys are compared as
 // map keys; use an unexported type of your package. If goroutines race to
 // make a value the first one stays.
-func (i Internals) Attr(key any, make func() any) any { return i.c.shared.attr(key, make) }
+func (i Internals) Attr(key any, make func() any) any { return i.c.shared.attrs.Get(key, make) }
+
+// Common is Attr for what does not depend on the rank: ranks that are goroutines of one process all
+// get what the first of them has made.
+func (i Internals) Common(key any, make func() any) any { return i.c.shared.common.Get(key, make) }
 
 // CheckKey is the attribute of the world communicator, a bool, that says whether
 // packages over comm check by communication what one rank cannot see, such as that
@@ -46,6 +50,9 @@ func (i Internals) Checks() bool {
 // split from one world. While it is not 0, who computes for long calls runtime.Gosched now and
 // then: on one processor the calls move only then.
 func (i Internals) Started() *atomic.Int64 { return &i.c.shared.started }
+
+// World returns the world numbers of the communicator's ranks. It must not be modified.
+func (i Internals) World() []int { return i.c.world }
 
 // Backend returns what carries out the communicator's calls, without what Wrap adds.
 func (i Internals) Backend() Backend { return i.c.backend }

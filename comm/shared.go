@@ -7,8 +7,8 @@ import (
 
 // shared is what all communicators split from one world share on one rank.
 type shared struct {
-	mu       sync.Mutex
-	attrs    map[any]any
+	attrs    Attrs
+	common   *Attrs // see Internals.Common; those of this rank if it shares none
 	ledger   *ledger
 	recorder atomic.Pointer[Recording]
 	wrap     atomic.Pointer[func(Backend, []int) Backend] // see Internals.Wrap; nil: none
@@ -16,22 +16,43 @@ type shared struct {
 }
 
 func newShared() *shared {
-	return &shared{attrs: map[any]any{}, ledger: &ledger{accounts: map[*account]struct{}{}, past: newStats()}}
+	s := &shared{ledger: &ledger{accounts: map[*account]struct{}{}, past: newStats()}}
+	s.common = &s.attrs
+	return s
 }
 
-func (s *shared) attr(key any, make func() any) any {
-	s.mu.Lock()
-	v, ok := s.attrs[key]
-	s.mu.Unlock()
+// Attrs are values that are kept under keys. The zero Attrs has none. It may be used by several
+// goroutines.
+type Attrs struct {
+	mu   sync.Mutex
+	vals map[any]any
+}
+
+// Delete forgets what is kept under key.
+func (a *Attrs) Delete(key any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.vals, key)
+}
+
+// Get returns what is kept under key, making it by make if there is nothing yet. If goroutines race
+// to make a value the first one stays.
+func (a *Attrs) Get(key any, make func() any) any {
+	a.mu.Lock()
+	v, ok := a.vals[key]
+	a.mu.Unlock()
 	if ok {
 		return v
 	}
 	v = make()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if first, ok := s.attrs[key]; ok {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if first, ok := a.vals[key]; ok {
 		return first
 	}
-	s.attrs[key] = v
+	if a.vals == nil {
+		a.vals = map[any]any{}
+	}
+	a.vals[key] = v
 	return v
 }

@@ -20,6 +20,8 @@ type engine struct {
 	tape  *tape           // records while not nil
 	scope *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
 
+	common *common // what this rank has together with others of this process
+
 	keys  uint64  // how many NextKey has returned
 	noted []Noted // see NoteState; nil before the first StartKeys
 	run   int     // of the function of a Recompute: firstRun, secondRun; 0 outside
@@ -73,7 +75,7 @@ func engineOf(c *comm.Comm) *engine {
 			}
 			return tensor.Device(tensor.NewCPU(c.Memory()))
 		})
-		e := &engine{dev: dev.(tensor.Device), ctx: context.Background(), started: c.Internals().Started(),
+		e := &engine{dev: dev.(tensor.Device), ctx: context.Background(), common: commonOf(c), started: c.Internals().Started(),
 			check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
 			observer: observe.Of(c.Internals().Attr), forecast: forecast.Of(c.Internals().Attr)}
 		e.setSame(os.Getenv(SameBitsVar) == "1")

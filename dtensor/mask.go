@@ -132,7 +132,7 @@ func (b *MaskBuffer) moved(from, to *spec, dt tensor.DType, cause string) *MaskB
 	ids := move(b.owners.ids)
 	start, length := b.owners.span(from.mesh.coord)
 	_, masked := ownIDs(ids, start, length)
-	return NewMask(masked, b.shift).ownedBy(b.owners.span, ids)
+	return NewMask(masked, b.shift).ownedBy(b.owners.table, b.owners.dim, ids)
 }
 
 // maskRows returns the layout of the rows of a MaskPartial tensor of type dt: its first
@@ -189,11 +189,7 @@ func (s *spec) unmasked(op layout.ReduceOp) *spec {
 //
 // Ids that no rank owns throw.
 func maskIDs(m *Mesh, to *spec, ids *tensor.Tensor) (*tensor.Tensor, *MaskBuffer) {
-	span := func(coord []int) (start, length int) {
-		start, length, _ = layout.MaskRange(to.layout, coord)
-		return start, length
-	}
-	start, length := span(m.coord)
+	start, length, _ := layout.MaskRange(to.layout, m.coord)
 	if ids.Numel() > 0 {
 		rows := tableRows(to)
 		low, high := tensor.Reduce(kernel.OpAmin, ids, nil, false).Item(), tensor.Reduce(kernel.OpAmax, ids, nil, false).Item()
@@ -211,7 +207,7 @@ func maskIDs(m *Mesh, to *spec, ids *tensor.Tensor) (*tensor.Tensor, *MaskBuffer
 		}
 	}
 	shifted, masked := ownIDs(ids, start, length)
-	return shifted, NewMask(masked.Reshape(masked.Numel()), start).ownedBy(span, ids)
+	return shifted, NewMask(masked.Reshape(masked.Numel()), start).ownedBy(to.layout, ofMask, ids)
 }
 
 // ownIDs returns ids counted from start, and which of them are not among the length ids

@@ -58,11 +58,7 @@ func NewMesh(world *comm.Comm, axes ...Axis) (*Mesh, error) {
 	if world == nil {
 		return nil, fault.Located(errors.New("dtensor: NewMesh: the communicator is nil; give the world, or a group that this rank is in"))
 	}
-	ranks := make([]int, world.Size())
-	for i := range ranks {
-		ranks[i] = i
-	}
-	return newMesh("NewMesh", world, ranks, axes)
+	return newMesh("NewMesh", world, nil, axes)
 }
 
 // NewMeshOf makes a mesh whose position i, in row-major order, is held by rank
@@ -70,11 +66,16 @@ func NewMesh(world *comm.Comm, axes ...Axis) (*Mesh, error) {
 // each may appear once. NewMeshOf is collective over world, with the same
 // arguments on every rank, those outside the mesh too.
 func NewMeshOf(world *comm.Comm, ranks []int, axes ...Axis) (*Mesh, error) {
-	return newMesh("NewMeshOf", world, slices.Clone(ranks), axes)
+	return newMesh("NewMeshOf", world, append(make([]int, 0, len(ranks)), ranks...), axes)
 }
 
+// newMesh makes a mesh of the given ranks of world; nil: of all, in order.
 func newMesh(op string, world *comm.Comm, ranks []int, axes []Axis) (*Mesh, error) {
-	err := checkAxes(op, axes, len(ranks))
+	n := len(ranks)
+	if ranks == nil {
+		n = world.Size()
+	}
+	err := checkAxes(op, axes, n)
 	if err == nil {
 		err = checkRanks(op, ranks, world.Size())
 	}
@@ -82,14 +83,15 @@ func newMesh(op string, world *comm.Comm, ranks []int, axes []Axis) (*Mesh, erro
 		return nil, fault.Located(err)
 	}
 	eng := engineOf(world)
-	if err := eng.wantHost(len(ranks)); err != nil {
+	if err := eng.wantHost(n); err != nil {
 		return nil, fmt.Errorf("dtensor: %s: %w", op, err)
 	}
-	all := world
-	if !isAll(ranks, world.Size()) {
-		if all, err = world.Group(eng.ctx, ranks); err != nil {
-			return nil, fmt.Errorf("dtensor: %s: %w", op, err)
-		}
+	if ranks == nil || isAll(ranks, world.Size()) { // goroutine ranks have one list of all
+		return assemble(eng, op, world, world, slices.Clone(axes), world.Internals().World())
+	}
+	all, err := world.Group(eng.ctx, ranks)
+	if err != nil {
+		return nil, fmt.Errorf("dtensor: %s: %w", op, err)
 	}
 	for i, r := range ranks {
 		ranks[i] = world.WorldRank(r)

@@ -159,7 +159,9 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		key.attr[0] = dim
 		r = m.rule(key, declare, ts...)
 	} else {
-		r = m.choose(ruleKey{op: "Cat", nodes: m.inNodes(ts)}, declare, ts)
+		key := ruleKey{op: "Cat", nodes: m.inNodes(ts)} // as it is not the operands', it finds no rule
+		c, err := choose(key, declare, ts)
+		r = m.chosen(key, c, err, ts)
 	}
 	in, locals := make([]*Tensor, len(ts)), make([]*tensor.Tensor, len(ts))
 	for i, t := range ts {

@@ -13,8 +13,9 @@ import (
 // share all coordinates but those of the masked axes have the same ids, so each
 // of them knows what all own.
 type owners struct {
-	ids  *tensor.Tensor                        // one id a row, before it was shifted; nil: nobody knows
-	span func(coord []int) (start, length int) // the ids of rows that the rank at coord owns
+	ids   *tensor.Tensor // one id a row, before it was shifted; nil: nobody knows
+	table layout.Layout
+	dim   int // whose index the ids are; ofMask: the table is that of the layout's MaskPartial
 
 	set    axisSet // what member was computed for
 	member []int32 // by row: the owner, as a member of the group over set; nil before members
@@ -26,12 +27,23 @@ type owners struct {
 // of the masked axes, and must not change for as long as the mask is used. It
 // returns b.
 func (b *MaskBuffer) OwnedBy(table layout.Layout, dim int, ids *tensor.Tensor) *MaskBuffer {
-	return b.ownedBy(func(coord []int) (start, length int) { return table.Span(coord, dim) }, ids)
+	return b.ownedBy(table, dim, ids)
 }
 
-func (b *MaskBuffer) ownedBy(span func(coord []int) (start, length int), ids *tensor.Tensor) *MaskBuffer {
-	b.owners = owners{ids: ids, span: span}
+const ofMask = -1
+
+func (b *MaskBuffer) ownedBy(table layout.Layout, dim int, ids *tensor.Tensor) *MaskBuffer {
+	b.owners = owners{ids: ids, table: table, dim: dim}
 	return b
+}
+
+// span returns the ids of rows that the rank at coord owns.
+func (o *owners) span(coord []int) (start, length int) {
+	if o.dim == ofMask {
+		start, length, _ = layout.MaskRange(o.table, coord)
+		return start, length
+	}
+	return o.table.Span(coord, o.dim)
 }
 
 // source returns the layout from which t, a MaskPartial tensor, is
@@ -55,17 +67,28 @@ func (o *owners) members(m *Mesh, set axisSet) []int32 {
 	if o.member != nil && o.set == set {
 		return o.member
 	}
-	var spans layout.Owners
-	for p := range m.Size() {
-		coord := m.pure.Coord(p)
-		start, length := o.span(coord)
-		spans.Add(start, length, m.rankIn(set, coord))
-	}
+	spans := o.spans(m, set)
 	o.set, o.member = set, make([]int32, o.ids.Numel())
 	ids := tensor.Cast(o.ids, tensor.Int64)
 	spans.Find(o.member, tensor.Read[int64](ids))
 	runtime.KeepAlive(ids)
 	return o.member
+}
+
+// spans returns which rows each member of a group over set owns, worked out once for all ranks of the process.
+func (o *owners) spans(m *Mesh, set axisSet) *layout.Owners {
+	w := m.eng.common.owners.of(commonOwners{o.table, o.dim, set})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.done {
+		w.value, w.done = new(layout.Owners), true
+		for p := range m.Size() {
+			coord := m.pure.Coord(p)
+			start, length := o.span(coord)
+			w.value.Add(start, length, m.rankIn(set, coord))
+		}
+	}
+	return w.value
 }
 
 // rows returns this rank's shard after the step, with rows from their owners.

@@ -143,7 +143,7 @@ func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
 	if p := m.plans.get(key.slot(), &key); p != nil {
 		return p
 	}
-	lp, err := layout.NewPlan(from.layout, to.layout, size, layout.Costs{})
+	lp, err := m.eng.common.plan(commonPlan{from.layout, to.layout, size})
 	if err != nil {
 		fault.Throw(misfit(cause, err))
 	}

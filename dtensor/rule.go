@@ -53,27 +53,44 @@ func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Te
 	if r := m.rules.get(key.slot(), &key); r != nil {
 		return r
 	}
-	r := m.choose(key, declare, ts)
+	c, err := m.choice(key, declare, ts)
+	r := m.chosen(key, c, err, ts)
 	m.rules.put(key, r)
 	return r
 }
 
+// choice is choose, once for all ranks of the process.
+func (m *Mesh) choice(key ruleKey, declare func() (*layout.Rule, error), ts []*Tensor) (*layout.Choice, error) {
+	w := m.eng.common.choices.of(key.common(ts...))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.done {
+		w.value, w.err = choose(key, declare, ts)
+		w.done = true
+	}
+	return w.value, w.err
+}
+
 // choose finds the cheapest way to compute an operator on operands.
-func (m *Mesh) choose(key ruleKey, declare func() (*layout.Rule, error), ts []*Tensor) *rule {
+func choose(key ruleKey, declare func() (*layout.Rule, error), ts []*Tensor) (*layout.Choice, error) {
 	declared, err := declare()
+	if err != nil {
+		return nil, err
+	}
 	layouts, sizes := make([]layout.Layout, len(ts)), make([]int, len(ts))
 	for i, t := range ts {
 		layouts[i], sizes[i] = t.spec.layout.Blocks(), t.DType().Size()
 	}
-	var c *layout.Choice
-	if err == nil {
-		if key.nodes && declared.Inputs() == 1 {
-			declared = declared.Nodes(1)
-		} else if key.nodes {
-			declared = declared.Nodes(pairwise.Least)
-		}
-		c, err = declared.Choose(layouts, sizes, layout.Costs{})
+	if key.nodes && declared.Inputs() == 1 {
+		declared = declared.Nodes(1)
+	} else if key.nodes {
+		declared = declared.Nodes(pairwise.Least)
 	}
+	return declared.Choose(layouts, sizes, layout.Costs{})
+}
+
+// chosen returns what a choice is on this mesh, and throws err, the reason why there is none.
+func (m *Mesh) chosen(key ruleKey, c *layout.Choice, err error, ts []*Tensor) *rule {
 	if err != nil {
 		e := misfit(key.op, err)
 		for i, t := range ts {

@@ -16,6 +16,23 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 	if r := m.rules.get(key.slot(), &key); r != nil {
 		return r
 	}
+	v, err := t.view(&key, keepMask, declare)
+	if err != nil {
+		fault.Throw(misfit(key.op, err, operand("input", t)))
+	}
+	r := &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}}
+	m.rules.put(key, r)
+	return r
+}
+
+// view returns the layouts of viewRule, worked out once for all ranks of the process.
+func (t *Tensor) view(key *ruleKey, keepMask bool, declare func(in layout.Layout) (layout.View, error)) (layout.View, error) {
+	w := t.spec.mesh.eng.common.views.of(key.common())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done {
+		return w.value, w.err
+	}
 	in := t.spec.blocks()
 	v, err := declare(in.layout)
 	if err == nil && in.masked && (!keepMask || v.In != in.layout) { // masked rows stay where they are, or are reduced
@@ -27,12 +44,8 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 		}
 		v, err = declare(in.with(key.op, p).layout)
 	}
-	if err != nil {
-		fault.Throw(misfit(key.op, err, operand("input", t)))
-	}
-	r := &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}}
-	m.rules.put(key, r)
-	return r
+	w.value, w.err, w.done = v, err, true
+	return v, err
 }
 
 // viewed makes the result of a view of in, whose local part f computes.

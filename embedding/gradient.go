@@ -1,12 +1,14 @@
 package embedding
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/index"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -136,7 +138,12 @@ func (x *exchange) pack(sums []*tensor.Tensor, size int) *tensor.Tensor {
 // table.
 func (x *exchange) gradients(parts []tensor.Rows) []*dtensor.Rows {
 	for _, r := range x.replicas {
-		x.gather(r, parts, "gradients of replicas")
+		counts := x.countsOf(r, parts)
+		if !x.mesh.SameBits() && x.crowded(r, counts) {
+			x.sumWhole(r, parts)
+			continue
+		}
+		x.gather(r, parts, counts, gradientCause)
 		for _, t := range r.tables {
 			parts[t] = tensor.Coalesce(parts[t].Index, parts[t].Values, 0, x.tables[t].rows())
 		}
@@ -153,22 +160,87 @@ func (x *exchange) gradients(parts []tensor.Rows) []*dtensor.Rows {
 	return grads
 }
 
-// gather replaces the rows of the tables of r by those of all replicas, in the order of
-// the ranks. It makes one all-gather of counts, unless they are known, and one of rows.
-// Rows without values are sent as indices alone.
-func (x *exchange) gather(r replicas, rows []tensor.Rows, cause string) {
-	size, k := r.group.Size(), len(r.tables)
-	counts := x.counts // [rank][table]
-	if counts == nil {
-		mine, all := make([]int64, k), make([]int64, size*k)
-		for i, t := range r.tables {
-			mine[i] = int64(rows[t].Index.Numel())
-		}
-		x.do(r.group, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: "counts of replicas"})
-		for _, n := range all {
-			counts = append(counts, int(n))
-		}
+const gradientCause = "gradients of replicas"
+
+// countsOf returns how many rows each replica has, [rank][table]. It makes one all-gather, unless that is known.
+func (x *exchange) countsOf(r replicas, rows []tensor.Rows) (counts []int) {
+	if x.counts != nil {
+		return x.counts
 	}
+	size, k := r.group.Size(), len(r.tables)
+	mine, all := make([]int64, k), make([]int64, size*k)
+	for i, t := range r.tables {
+		mine[i] = int64(rows[t].Index.Numel())
+	}
+	x.do(r.group, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: "counts of replicas"})
+	for _, n := range all {
+		counts = append(counts, int(n))
+	}
+	return counts
+}
+
+// crowd is how many replicas may have each row of a part before sums of the whole part are made.
+const crowd = 4
+
+// crowded reports whether the replicas have so many rows that to gather them takes more memory and messages than
+// sums of all rows of the parts do.
+func (x *exchange) crowded(r replicas, counts []int) bool {
+	rows := 0
+	for _, t := range r.tables {
+		rows += x.tables[t].rows()
+	}
+	return sum(counts) > crowd*rows
+}
+
+// sumWhole replaces the rows of the tables of r by their sums over all replicas, in the order of the ranks, as gather
+// and Coalesce do, to the bit. It makes one all-reduce that tells which rows any replica has, and one of all rows of the parts.
+func (x *exchange) sumWhole(r replicas, parts []tensor.Rows) {
+	dev, dt := x.mesh.Device(), x.dtype.Wide()
+	rows, numbers := 0, 0
+	for _, t := range r.tables {
+		rows += x.tables[t].rows()
+		numbers += x.tables[t].rows() * parts[t].Values.Dim(1)
+	}
+	// What is added to -0 stays as it is, 0 and -0 too.
+	whole, has := tensor.Full(dev, dt, math.Copysign(0, -1), numbers), index.New[int32](dev, rows)
+	clear(has.Elems)
+	views, first, at := make([]*tensor.Tensor, len(parts)), 0, 0
+	for _, t := range r.tables {
+		n, w := x.tables[t].rows(), parts[t].Values.Dim(1)
+		views[t] = tensor.Narrow(whole, 0, at, n*w).Reshape(n, w)
+		tensor.PutRows(views[t], parts[t])
+		for _, row := range tensor.Read[int64](parts[t].Index) {
+			has.Elems[first+int(row)] = 1
+		}
+		runtime.KeepAlive(parts[t].Index)
+		first, at = first+n, at+n*w
+	}
+	x.do(r.group, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: comm.Of(has.Elems), Src: comm.Of(has.Elems),
+		Cause: "rows of replicas"})
+	buffer := dtensor.BufferOf(whole)
+	x.do(r.group, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buffer, Src: buffer, Cause: gradientCause})
+	first = 0
+	for _, t := range r.tables {
+		n := x.tables[t].rows()
+		list, some := index.New[int64](dev, n), 0
+		for row, its := range has.Elems[first : first+n] {
+			if its != 0 {
+				list.Elems[some] = int64(row)
+				some++
+			}
+		}
+		first += n
+		its := list.Tensor(dev, some)
+		parts[t] = tensor.Rows{Index: its, Values: tensor.TakeRows(views[t], its, 0)}
+	}
+	has.Free()
+	whole.Free()
+}
+
+// gather replaces the rows of the tables of r by those of all replicas, in the order of
+// the ranks. It makes one all-gather. Rows without values are sent as indices alone.
+func (x *exchange) gather(r replicas, rows []tensor.Rows, counts []int, cause string) {
+	size, k := r.group.Size(), len(r.tables)
 	rowBytes, total := make([]int, k), make([]int, k) // by table: of a row's values, and the rows of all ranks
 	for i, t := range r.tables {
 		if v := rows[t].Values; v != nil {

@@ -19,7 +19,7 @@ import (
 func (x *exchange) renormalize(rows []tensor.Rows) {
 	for _, r := range x.replicas {
 		if r = r.withMaxNorm(x.tables); len(r.tables) > 0 {
-			x.gather(r, rows, "ids of replicas")
+			x.gather(r, rows, x.countsOf(r, rows), "ids of replicas")
 			for _, t := range r.tables {
 				rows[t].Index = tensor.Unique(rows[t].Index, 0, x.tables[t].rows()).Index
 			}

@@ -108,14 +108,25 @@ func steps(ctx context.Context, world *comm.Comm, tp, batch, n int) (losses []fl
 	block := nn.NewBlock(init, nn.BlockConfig{Width: width, Heads: heads, Activation: (*dtensor.Tensor).Gelu, TensorAxis: "tp"})
 	params := nn.Tensors(nn.Join([]string{"table", "block", "head"}, table, block, head))
 	opt := optim.NewAdamW(params, optim.AdamWConfig{})
-	numbers := func(first int) *dtensor.Tensor { // [B, T] S(0),R
-		ids := make([]int64, batch*positions)
+	each := batch / mesh.Axes()[0].Size * positions       // a rank makes those of its sequences alone
+	numbers := func(first int) (*dtensor.Tensor, error) { // [B, T] S(0),R
+		ids := make([]int64, each)
 		for i := range ids {
-			ids[i] = int64((i*i + first) % vocabulary)
+			k := mesh.Coord()[0]*each + i
+			ids[i] = int64((k*k + first) % vocabulary)
 		}
-		return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), ids, batch, positions), layout.Shard(0), layout.Replicate())
+		local := tensor.FromSlice(mesh.Device(), ids, each/positions, positions)
+		return dtensor.FromLocal(mesh, local, []int{batch, positions}, layout.Shard(0), layout.Replicate())
 	}
-	ids, targets := numbers(0), numbers(1).Flatten(0, 1)
+	ids, err := numbers(0)
+	if err != nil {
+		return nil, 0, err
+	}
+	targets, err := numbers(1)
+	if err != nil {
+		return nil, 0, err
+	}
+	targets = targets.Flatten(0, 1)
 	for step := range n {
 		start := time.Now()
 		value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {

@@ -65,6 +65,7 @@ type waiting struct {
 	need  need
 	party comm.Party // set once the watcher has asked for it
 	alone bool       // the call has no place in the order of the group's collectives
+	at    int        // waits[at] of the job is this
 }
 
 // begin notes that this rank waits; the job's lock is held.
@@ -81,13 +82,17 @@ func (r *Rank) end() {
 }
 
 func (j *job) start(w *waiting) {
+	w.at = len(j.waits)
 	j.waits = append(j.waits, w)
 	j.changes++
 }
 
 func (j *job) stop(w *waiting) {
-	i := slices.Index(j.waits, w)
-	j.waits = slices.Delete(j.waits, i, i+1)
+	last := len(j.waits) - 1
+	j.waits[w.at] = j.waits[last]
+	j.waits[w.at].at = w.at
+	j.waits[last] = nil
+	j.waits = j.waits[:last]
 	j.changes++
 }
 
@@ -137,18 +142,19 @@ func (w *watcher) look(n int) {
 		w.describe = false
 	case !w.describe:
 		w.describe = true
-		w.wake.Broadcast() // each waiting rank names its call and its line before the next look
+		w.wakeAll() // each waiting rank names its call and its line before the next look
 	case slices.ContainsFunc(w.waits, func(c *waiting) bool { return c.party.Call == "" }): // some ranks have not named their call yet
 	default:
 		w.deadlock = w.explain(circle, n)
 		w.failed.Store(true)
-		w.wake.Broadcast()
+		w.wakeAll()
 	}
 }
 
 // find returns ranks that wait for each other, nil if none do.
 func (w *watcher) find(n int) []int {
 	groups := map[*group]uint64{}
+	late := map[need][]int{} // by meeting, as thousands of ranks may wait at one
 	ranks := make([]deadlock.Rank, n)
 	for i := range ranks {
 		_, ended := w.ended[i]
@@ -164,7 +170,11 @@ func (w *watcher) find(n int) []int {
 			order = 1<<32 + uint64(i)
 		}
 		r := &ranks[g.world[wait.rank.rank]]
-		missing := wait.need.missing()
+		missing, known := late[wait.need]
+		if !known {
+			missing = wait.need.missing()
+			late[wait.need] = missing
+		}
 		_, bounded := wait.ctx.Deadline()
 		if bounded || wait.need.done() || len(missing) == 0 || g.dead() != nil || comm.Cancelled(wait.ctx) != nil || w.anyEnded(missing) {
 			r.Moves = true

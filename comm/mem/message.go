@@ -45,7 +45,7 @@ func (g *group) sendSlot(from, to int) *sendSlot {
 }
 
 func (r *Rank) party(call *comm.Call) comm.Party {
-	return call.Party(r.number(r.rank))
+	return call.Party(r.g.number(r.rank))
 }
 
 // message carries out a Send or a Recv.
@@ -70,7 +70,7 @@ func (r *Rank) send(ctx context.Context, call *comm.Call) error {
 func (r *Rank) post(call *comm.Call) *sendSlot {
 	l := r.g.sendSlot(r.rank, call.Root)
 	l.call = call
-	r.g.wake.Broadcast()
+	r.g.ranks[call.Root].wake.Signal()
 	return l
 }
 
@@ -90,7 +90,7 @@ func (r *Rank) refuse(call *comm.Call, l *sendSlot) error {
 	if l.err == nil {
 		l.err = comm.Mismatch(r.party(call), *l.refused)
 		r.abort(l.err)
-		r.g.wake.Broadcast()
+		r.g.ranks[call.Root].wake.Signal()
 	}
 	return l.err
 }
@@ -122,18 +122,18 @@ func (r *Rank) take(ctx context.Context, call, send *comm.Call, out *sendSlot) e
 	if l.call.Fingerprint() != call.Fingerprint() {
 		party := r.party(call)
 		l.refused = &party
-		r.g.wake.Broadcast()
+		r.g.ranks[call.Root].wake.Signal()
 		for l.err == nil { // the sender still waits
 			if out != nil && out.refused != nil { // as this one does
 				return r.refuse(send, out)
 			}
-			r.g.wake.Wait()
+			r.wake.Wait()
 		}
 		return l.err
 	}
 	simd.Copy(call.Dst.Data(), l.call.Src.Data())
 	l.call = nil
-	r.g.wake.Broadcast()
+	r.g.ranks[call.Root].wake.Signal()
 	return nil
 }
 

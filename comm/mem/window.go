@@ -20,18 +20,20 @@ func (w windowMemory) Address(rank int) unsafe.Pointer {
 // Close leaves the memory to the garbage collector.
 func (w windowMemory) Close() error { return nil }
 
-// OpenWindow has each rank make its memory and show it to the others.
+// OpenWindow has each rank make its memory and put it into a list that all share.
 func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, error) {
-	mine := make([]uint64, (bytes[r.rank]+7)/8)
-	all, err := r.meet(ctx, &comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{0})}, mine)
+	var all windowMemory
+	if r.rank == 0 { // the list is made once for all
+		all = make(windowMemory, len(bytes))
+	}
+	m, err := r.meet(ctx, &comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{0})}, all)
 	if err != nil {
 		return nil, err
 	}
-	w := make(windowMemory, len(all))
-	for i, v := range all {
-		w[i] = v.([]uint64)
-	}
-	return w, nil
+	all = m.shown(0).(windowMemory)
+	all[r.rank] = make([]uint64, (bytes[r.rank]+7)/8)
+	r.gather(nil)
+	return all, nil
 }
 
 // Touch returns the error that has ended the group, nil if none has.

@@ -22,7 +22,7 @@ type Pool struct {
 	direct   bool // see Direct
 
 	mu      sync.Mutex
-	free    [classes]*Block
+	free    lists
 	slab    unsafe.Pointer // the unused rest of the newest slab
 	slabLen int
 	scope   *Scope // the innermost open one
@@ -106,8 +106,9 @@ func (p *Pool) take(class, size int) *Block {
 		last = loosest(class)
 	}
 	for c := class; c <= last; c++ {
-		if b := p.free[c]; b != nil {
-			p.free[c], b.next = b.next, nil
+		if at := p.free.of(c); at != nil && *at != nil {
+			b := *at
+			*at, b.next = b.next, nil
 			p.stats.Cached -= b.size
 			return b
 		}
@@ -184,7 +185,8 @@ func (p *Pool) release(b *Block) {
 		return
 	}
 	p.stats.Cached += b.size
-	b.next, p.free[b.class] = p.free[b.class], b
+	at := p.free.make(b.class)
+	b.next, *at = *at, b
 }
 
 // spoil fills a block so that floats are NaN and indices -1: a read after the scope
@@ -230,11 +232,15 @@ func (p *Pool) Trim() {
 func (p *Pool) trim() {
 	first, _ := classOf(smallBytes + 1)
 	for c := first; c < classes; c++ {
-		for b := p.free[c]; b != nil; b = b.next {
+		at := p.free.of(c)
+		if at == nil {
+			continue
+		}
+		for b := *at; b != nil; b = b.next {
 			p.from.Free(b.ptr, b.size)
 			p.stats.Cached -= b.size
 			p.stats.Reserved -= b.size
 		}
-		p.free[c] = nil
+		*at = nil
 	}
 }
