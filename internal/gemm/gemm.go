@@ -54,7 +54,7 @@ func gemm[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c m
 	switch {
 	case m == 0 || n == 0:
 	case c.half != nil:
-		rounded(kn, m, n, k, alpha, a, b, beta, c.half, c.row)
+		rounded(kn, m, n, k, alpha, a, b, beta, c)
 	case k == 0 || alpha == 0:
 		scale(m, n, beta, c.data, c.row)
 	case n == 1 && c.row == 1: // a column is better made as a row

@@ -28,6 +28,12 @@ type tilesFunc func(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta f
 // A halfBFunc is the function tile for A of float32 and B of bfloat16, with nothing to add to the sums.
 type halfBFunc func(rows, cols, k int, a []float32, rsa, csa int, b []dtype.BF16, rsb int, c []float32, ldc int, alpha, beta float32)
 
+// The most rows and the columns of a tile of few rows, as in the generator.
+const (
+	fewRows = 4
+	fewCols = 16
+)
+
 // tilePairs is how many pairs of k a tile register of AMX has: so many steps are taken at once.
 const tilePairs = 16
 
