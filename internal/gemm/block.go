@@ -178,13 +178,19 @@ func widened[T Float](kn *kernel, dst []T, a []dtype.BF16, row, col, m, k int, d
 }
 
 // macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile, into the block of C at row and col; k counts
-// steps. With a tree, C is the tree's part of C. The tiles of a C of bfloat16 are added up in room and then rounded.
+// steps. With a tree, C is the tree's part of C. Where no tile of the kernel rounds to a C of bfloat16 itself, each is added up
+// in room first.
 func macro[T Float](kn *kernel, row, col, m, n, k int, alpha T, a, b *panels[T], beta T, c *matrix[T], t *tree[T], room []T) {
 	var none parts[T]
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
 		cols := min(kn.cols, n-j)
 		for i, aq := 0, 0; i < m; i, aq = i+kn.rows, aq+a.step {
-			rows, at, to, ld, in := min(kn.rows, m-i), a.data[aq:], room, kn.cols, (row+i)*c.row+col+j
+			rows, at, in := min(kn.rows, m-i), a.data[aq:], (row+i)*c.row+col+j
+			if c.half != nil && b.half == nil && beta == 0 && kn.halfC != nil {
+				kn.halfC(rows, cols, k, floats(at), a.row, a.col, floats(b.data[bq:]), b.row, c.half[in:], c.row, float32(alpha))
+				continue
+			}
+			to, ld := room, kn.cols
 			switch {
 			case c.half == nil:
 				to, ld = c.data[in:], c.row

@@ -20,9 +20,43 @@ DATA lanes64<>+16(SB)/8, $0x0000000000000002
 DATA lanes64<>+24(SB)/8, $0x0000000000000003
 GLOBL lanes64<>(SB), RODATA|NOPTR, $32
 
-// func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
-// Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·tileF32AVX512(SB), NOSPLIT, $0-136
+DATA upperHalves<>+0(SB)/2, $0x0001
+DATA upperHalves<>+2(SB)/2, $0x0003
+DATA upperHalves<>+4(SB)/2, $0x0005
+DATA upperHalves<>+6(SB)/2, $0x0007
+DATA upperHalves<>+8(SB)/2, $0x0009
+DATA upperHalves<>+10(SB)/2, $0x000b
+DATA upperHalves<>+12(SB)/2, $0x000d
+DATA upperHalves<>+14(SB)/2, $0x000f
+DATA upperHalves<>+16(SB)/2, $0x0011
+DATA upperHalves<>+18(SB)/2, $0x0013
+DATA upperHalves<>+20(SB)/2, $0x0015
+DATA upperHalves<>+22(SB)/2, $0x0017
+DATA upperHalves<>+24(SB)/2, $0x0019
+DATA upperHalves<>+26(SB)/2, $0x001b
+DATA upperHalves<>+28(SB)/2, $0x001d
+DATA upperHalves<>+30(SB)/2, $0x001f
+DATA upperHalves<>+32(SB)/2, $0x0021
+DATA upperHalves<>+34(SB)/2, $0x0023
+DATA upperHalves<>+36(SB)/2, $0x0025
+DATA upperHalves<>+38(SB)/2, $0x0027
+DATA upperHalves<>+40(SB)/2, $0x0029
+DATA upperHalves<>+42(SB)/2, $0x002b
+DATA upperHalves<>+44(SB)/2, $0x002d
+DATA upperHalves<>+46(SB)/2, $0x002f
+DATA upperHalves<>+48(SB)/2, $0x0031
+DATA upperHalves<>+50(SB)/2, $0x0033
+DATA upperHalves<>+52(SB)/2, $0x0035
+DATA upperHalves<>+54(SB)/2, $0x0037
+DATA upperHalves<>+56(SB)/2, $0x0039
+DATA upperHalves<>+58(SB)/2, $0x003b
+DATA upperHalves<>+60(SB)/2, $0x003d
+DATA upperHalves<>+62(SB)/2, $0x003f
+GLOBL upperHalves<>(SB), RODATA|NOPTR, $64
+
+// func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
+TEXT ·tileF32AVX512(SB), NOSPLIT, $0-137
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -493,6 +527,8 @@ addedWhole:
 	RET
 
 storeWhole:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrowWhole
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	ADDQ    R12, R11
@@ -534,6 +570,170 @@ storeWhole:
 	ADDQ    R12, R11
 	VMOVUPS Z26, (R11)
 	VMOVUPS Z27, 64(R11)
+	VZEROUPPER
+	RET
+
+narrowWhole:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU64    Z0, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU64    Z2, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU64    Z4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU64    Z6, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU64    Z8, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU64    Z10, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU64    Z12, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU64    Z14, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU64    Z16, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU64    Z18, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU64    Z20, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU64    Z22, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU64    Z24, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z26, Z26, K2
+	VPTESTMD     Z31, Z26, K2, K3
+	VPADDD       Z29, Z26, K2, Z26
+	VPADDD       Z30, Z26, K3, Z26
+	VCMPPS       $0x07, Z27, Z27, K2
+	VPTESTMD     Z31, Z27, K2, K3
+	VPADDD       Z29, Z27, K2, Z27
+	VPADDD       Z30, Z27, K3, Z27
+	VPERMT2W     Z27, Z28, Z26
+	VMOVDQU64    Z26, (R11)
 	VZEROUPPER
 	RET
 
@@ -663,8 +863,35 @@ added1x2:
 	RET
 
 store1x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow1x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow1x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -1116,6 +1343,8 @@ added14x2:
 	RET
 
 store14x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow14x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -1157,6 +1386,174 @@ store14x2:
 	ADDQ    R12, R11
 	VMOVUPS Z26, (R11)
 	VMOVUPS Z27, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow14x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU16    Z24, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z26, Z26, K2
+	VPTESTMD     Z31, Z26, K2, K3
+	VPADDD       Z29, Z26, K2, Z26
+	VPADDD       Z30, Z26, K3, Z26
+	VCMPPS       $0x07, Z27, Z27, K2
+	VPTESTMD     Z31, Z27, K2, K3
+	VPADDD       Z29, Z27, K2, Z27
+	VPADDD       Z30, Z27, K3, Z27
+	VPERMT2W     Z27, Z28, Z26
+	VMOVDQU16    Z26, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -1581,6 +1978,8 @@ added13x2:
 	RET
 
 store13x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow13x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -1619,6 +2018,163 @@ store13x2:
 	ADDQ    R12, R11
 	VMOVUPS Z24, (R11)
 	VMOVUPS Z25, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow13x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU16    Z24, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -2016,6 +2572,8 @@ added12x2:
 	RET
 
 store12x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow12x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -2051,6 +2609,152 @@ store12x2:
 	ADDQ    R12, R11
 	VMOVUPS Z22, (R11)
 	VMOVUPS Z23, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow12x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -2421,6 +3125,8 @@ added11x2:
 	RET
 
 store11x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow11x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -2453,6 +3159,141 @@ store11x2:
 	ADDQ    R12, R11
 	VMOVUPS Z20, (R11)
 	VMOVUPS Z21, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow11x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -2794,6 +3635,8 @@ added10x2:
 	RET
 
 store10x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow10x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -2823,6 +3666,130 @@ store10x2:
 	ADDQ    R12, R11
 	VMOVUPS Z18, (R11)
 	VMOVUPS Z19, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow10x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -3137,6 +4104,8 @@ added9x2:
 	RET
 
 store9x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow9x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -3163,6 +4132,119 @@ store9x2:
 	ADDQ    R12, R11
 	VMOVUPS Z16, (R11)
 	VMOVUPS Z17, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow9x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -3450,6 +4532,8 @@ added8x2:
 	RET
 
 store8x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow8x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -3473,6 +4557,108 @@ store8x2:
 	ADDQ    R12, R11
 	VMOVUPS Z14, (R11)
 	VMOVUPS Z15, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow8x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -3733,6 +4919,8 @@ added7x2:
 	RET
 
 store7x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow7x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -3753,6 +4941,97 @@ store7x2:
 	ADDQ    R12, R11
 	VMOVUPS Z12, (R11)
 	VMOVUPS Z13, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow7x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -3986,6 +5265,8 @@ added6x2:
 	RET
 
 store6x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow6x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -4003,6 +5284,86 @@ store6x2:
 	ADDQ    R12, R11
 	VMOVUPS Z10, (R11)
 	VMOVUPS Z11, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow6x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -4207,6 +5568,8 @@ added5x2:
 	RET
 
 store5x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow5x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -4221,6 +5584,75 @@ store5x2:
 	ADDQ    R12, R11
 	VMOVUPS Z8, (R11)
 	VMOVUPS Z9, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow5x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -4398,6 +5830,8 @@ added4x2:
 	RET
 
 store4x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow4x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -4409,6 +5843,64 @@ store4x2:
 	ADDQ    R12, R11
 	VMOVUPS Z6, (R11)
 	VMOVUPS Z7, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow4x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -4559,6 +6051,8 @@ added3x2:
 	RET
 
 store3x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow3x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -4567,6 +6061,53 @@ store3x2:
 	ADDQ    R12, R11
 	VMOVUPS Z4, (R11)
 	VMOVUPS Z5, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow3x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -4690,11 +6231,49 @@ added2x2:
 	RET
 
 store2x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow2x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
 	VMOVUPS Z2, (R11)
 	VMOVUPS Z3, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow2x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -4805,7 +6384,26 @@ added1x1:
 	RET
 
 store1x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow1x1
 	VMOVUPS Z0, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow1x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -5098,6 +6696,8 @@ added14x1:
 	RET
 
 store14x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow14x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -5125,6 +6725,114 @@ store14x1:
 	VMOVUPS Z12, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z13, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow14x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VPERMT2W     Z12, Z28, Z12
+	VMOVDQU16    Y12, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z13
+	VMOVDQU16    Y13, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -5401,6 +7109,8 @@ added13x1:
 	RET
 
 store13x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow13x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -5426,6 +7136,107 @@ store13x1:
 	VMOVUPS Z11, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z12, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow13x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VPERMT2W     Z12, Z28, Z12
+	VMOVDQU16    Y12, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -5686,6 +7497,8 @@ added12x1:
 	RET
 
 store12x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow12x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -5709,6 +7522,100 @@ store12x1:
 	VMOVUPS Z10, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z11, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow12x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -5953,6 +7860,8 @@ added11x1:
 	RET
 
 store11x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow11x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -5974,6 +7883,93 @@ store11x1:
 	VMOVUPS Z9, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z10, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow11x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -6200,6 +8196,8 @@ added10x1:
 	RET
 
 store10x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow10x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -6219,6 +8217,86 @@ store10x1:
 	VMOVUPS Z8, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z9, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow10x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -6429,6 +8507,8 @@ added9x1:
 	RET
 
 store9x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow9x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -6446,6 +8526,79 @@ store9x1:
 	VMOVUPS Z7, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z8, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow9x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -6640,6 +8793,8 @@ added8x1:
 	RET
 
 store8x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow8x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -6655,6 +8810,72 @@ store8x1:
 	VMOVUPS Z6, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z7, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow8x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -6833,6 +9054,8 @@ added7x1:
 	RET
 
 store7x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow7x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -6846,6 +9069,65 @@ store7x1:
 	VMOVUPS Z5, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z6, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow7x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -7008,6 +9290,8 @@ added6x1:
 	RET
 
 store6x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow6x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -7019,6 +9303,58 @@ store6x1:
 	VMOVUPS Z4, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z5, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow6x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -7163,6 +9499,8 @@ added5x1:
 	RET
 
 store5x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow5x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -7172,6 +9510,51 @@ store5x1:
 	VMOVUPS Z3, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z4, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow5x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -7300,6 +9683,8 @@ added4x1:
 	RET
 
 store4x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow4x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -7307,6 +9692,44 @@ store4x1:
 	VMOVUPS Z2, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z3, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow4x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -7419,11 +9842,44 @@ added3x1:
 	RET
 
 store3x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow3x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z2, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow3x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -7520,9 +9976,35 @@ added2x1:
 	RET
 
 store2x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow2x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow2x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -19106,9 +21588,9 @@ store2x1:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX512(rows int, cols int, k int, a *uint32, rsa int, csa int, b *uint32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
-// Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·tileBF16AVX512(SB), NOSPLIT, $0-136
+// func tileBF16AVX512(rows int, cols int, k int, a *uint32, rsa int, csa int, b *uint32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
+TEXT ·tileBF16AVX512(SB), NOSPLIT, $0-137
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -19635,6 +22117,8 @@ addedWhole:
 	RET
 
 storeWhole:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrowWhole
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	ADDQ    R12, R11
@@ -19676,6 +22160,170 @@ storeWhole:
 	ADDQ    R12, R11
 	VMOVUPS Z26, (R11)
 	VMOVUPS Z27, 64(R11)
+	VZEROUPPER
+	RET
+
+narrowWhole:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU64    Z0, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU64    Z2, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU64    Z4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU64    Z6, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU64    Z8, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU64    Z10, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU64    Z12, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU64    Z14, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU64    Z16, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU64    Z18, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU64    Z20, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU64    Z22, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU64    Z24, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z26, Z26, K2
+	VPTESTMD     Z31, Z26, K2, K3
+	VPADDD       Z29, Z26, K2, Z26
+	VPADDD       Z30, Z26, K3, Z26
+	VCMPPS       $0x07, Z27, Z27, K2
+	VPTESTMD     Z31, Z27, K2, K3
+	VPADDD       Z29, Z27, K2, Z27
+	VPADDD       Z30, Z27, K3, Z27
+	VPERMT2W     Z27, Z28, Z26
+	VMOVDQU64    Z26, (R11)
 	VZEROUPPER
 	RET
 
@@ -19809,8 +22457,35 @@ added1x2:
 	RET
 
 store1x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow1x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow1x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -20318,6 +22993,8 @@ added14x2:
 	RET
 
 store14x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow14x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -20359,6 +23036,174 @@ store14x2:
 	ADDQ    R12, R11
 	VMOVUPS Z26, (R11)
 	VMOVUPS Z27, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow14x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU16    Z24, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z26, Z26, K2
+	VPTESTMD     Z31, Z26, K2, K3
+	VPADDD       Z29, Z26, K2, Z26
+	VPADDD       Z30, Z26, K3, Z26
+	VCMPPS       $0x07, Z27, Z27, K2
+	VPTESTMD     Z31, Z27, K2, K3
+	VPADDD       Z29, Z27, K2, Z27
+	VPADDD       Z30, Z27, K3, Z27
+	VPERMT2W     Z27, Z28, Z26
+	VMOVDQU16    Z26, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -20835,6 +23680,8 @@ added13x2:
 	RET
 
 store13x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow13x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -20873,6 +23720,163 @@ store13x2:
 	ADDQ    R12, R11
 	VMOVUPS Z24, (R11)
 	VMOVUPS Z25, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow13x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU16    Z24, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -21318,6 +24322,8 @@ added12x2:
 	RET
 
 store12x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow12x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -21353,6 +24359,152 @@ store12x2:
 	ADDQ    R12, R11
 	VMOVUPS Z22, (R11)
 	VMOVUPS Z23, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow12x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -21767,6 +24919,8 @@ added11x2:
 	RET
 
 store11x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow11x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -21799,6 +24953,141 @@ store11x2:
 	ADDQ    R12, R11
 	VMOVUPS Z20, (R11)
 	VMOVUPS Z21, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow11x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -22180,6 +25469,8 @@ added10x2:
 	RET
 
 store10x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow10x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -22209,6 +25500,130 @@ store10x2:
 	ADDQ    R12, R11
 	VMOVUPS Z18, (R11)
 	VMOVUPS Z19, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow10x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -22559,6 +25974,8 @@ added9x2:
 	RET
 
 store9x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow9x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -22585,6 +26002,119 @@ store9x2:
 	ADDQ    R12, R11
 	VMOVUPS Z16, (R11)
 	VMOVUPS Z17, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow9x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -22904,6 +26434,8 @@ added8x2:
 	RET
 
 store8x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow8x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -22927,6 +26459,108 @@ store8x2:
 	ADDQ    R12, R11
 	VMOVUPS Z14, (R11)
 	VMOVUPS Z15, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow8x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -23215,6 +26849,8 @@ added7x2:
 	RET
 
 store7x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow7x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -23235,6 +26871,97 @@ store7x2:
 	ADDQ    R12, R11
 	VMOVUPS Z12, (R11)
 	VMOVUPS Z13, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow7x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -23492,6 +27219,8 @@ added6x2:
 	RET
 
 store6x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow6x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -23509,6 +27238,86 @@ store6x2:
 	ADDQ    R12, R11
 	VMOVUPS Z10, (R11)
 	VMOVUPS Z11, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow6x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -23733,6 +27542,8 @@ added5x2:
 	RET
 
 store5x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow5x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -23747,6 +27558,75 @@ store5x2:
 	ADDQ    R12, R11
 	VMOVUPS Z8, (R11)
 	VMOVUPS Z9, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow5x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -23940,6 +27820,8 @@ added4x2:
 	RET
 
 store4x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow4x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -23951,6 +27833,64 @@ store4x2:
 	ADDQ    R12, R11
 	VMOVUPS Z6, (R11)
 	VMOVUPS Z7, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow4x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -24113,6 +28053,8 @@ added3x2:
 	RET
 
 store3x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow3x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -24121,6 +28063,53 @@ store3x2:
 	ADDQ    R12, R11
 	VMOVUPS Z4, (R11)
 	VMOVUPS Z5, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow3x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -24252,11 +28241,49 @@ added2x2:
 	RET
 
 store2x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow2x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
 	VMOVUPS Z2, (R11)
 	VMOVUPS Z3, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow2x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -24369,7 +28396,26 @@ added1x1:
 	RET
 
 store1x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow1x1
 	VMOVUPS Z0, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow1x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -24690,6 +28736,8 @@ added14x1:
 	RET
 
 store14x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow14x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -24717,6 +28765,114 @@ store14x1:
 	VMOVUPS Z12, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z13, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow14x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VPERMT2W     Z12, Z28, Z12
+	VMOVDQU16    Y12, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z13
+	VMOVDQU16    Y13, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -25019,6 +29175,8 @@ added13x1:
 	RET
 
 store13x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow13x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -25044,6 +29202,107 @@ store13x1:
 	VMOVUPS Z11, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z12, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow13x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VPERMT2W     Z12, Z28, Z12
+	VMOVDQU16    Y12, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -25328,6 +29587,8 @@ added12x1:
 	RET
 
 store12x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow12x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -25351,6 +29612,100 @@ store12x1:
 	VMOVUPS Z10, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z11, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow12x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -25617,6 +29972,8 @@ added11x1:
 	RET
 
 store11x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow11x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -25638,6 +29995,93 @@ store11x1:
 	VMOVUPS Z9, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z10, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow11x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -25884,6 +30328,8 @@ added10x1:
 	RET
 
 store10x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow10x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -25903,6 +30349,86 @@ store10x1:
 	VMOVUPS Z8, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z9, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow10x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -26131,6 +30657,8 @@ added9x1:
 	RET
 
 store9x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow9x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -26148,6 +30676,79 @@ store9x1:
 	VMOVUPS Z7, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z8, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow9x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -26358,6 +30959,8 @@ added8x1:
 	RET
 
 store8x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow8x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -26373,6 +30976,72 @@ store8x1:
 	VMOVUPS Z6, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z7, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow8x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -26565,6 +31234,8 @@ added7x1:
 	RET
 
 store7x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow7x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -26578,6 +31249,65 @@ store7x1:
 	VMOVUPS Z5, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z6, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow7x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -26752,6 +31482,8 @@ added6x1:
 	RET
 
 store6x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow6x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -26763,6 +31495,58 @@ store6x1:
 	VMOVUPS Z4, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z5, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow6x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -26917,6 +31701,8 @@ added5x1:
 	RET
 
 store5x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow5x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -26926,6 +31712,51 @@ store5x1:
 	VMOVUPS Z3, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z4, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow5x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -27062,6 +31893,8 @@ added4x1:
 	RET
 
 store4x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow4x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -27069,6 +31902,44 @@ store4x1:
 	VMOVUPS Z2, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z3, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow4x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -27187,11 +32058,44 @@ added3x1:
 	RET
 
 store3x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow3x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z2, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow3x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -27292,15 +32196,41 @@ added2x1:
 	RET
 
 store2x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow2x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
 	VZEROUPPER
 	RET
 
-// func tileF32BF16AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *uint16, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
-// Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·tileF32BF16AVX512(SB), NOSPLIT, $0-136
+narrow2x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	VZEROUPPER
+	RET
+
+// func tileF32BF16AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *uint16, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
+TEXT ·tileF32BF16AVX512(SB), NOSPLIT, $0-137
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -27775,6 +32705,8 @@ addedWhole:
 	RET
 
 storeWhole:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrowWhole
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	ADDQ    R12, R11
@@ -27816,6 +32748,170 @@ storeWhole:
 	ADDQ    R12, R11
 	VMOVUPS Z26, (R11)
 	VMOVUPS Z27, 64(R11)
+	VZEROUPPER
+	RET
+
+narrowWhole:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU64    Z0, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU64    Z2, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU64    Z4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU64    Z6, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU64    Z8, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU64    Z10, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU64    Z12, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU64    Z14, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU64    Z16, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU64    Z18, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU64    Z20, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU64    Z22, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU64    Z24, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z26, Z26, K2
+	VPTESTMD     Z31, Z26, K2, K3
+	VPADDD       Z29, Z26, K2, Z26
+	VPADDD       Z30, Z26, K3, Z26
+	VCMPPS       $0x07, Z27, Z27, K2
+	VPTESTMD     Z31, Z27, K2, K3
+	VPADDD       Z29, Z27, K2, Z27
+	VPADDD       Z30, Z27, K3, Z27
+	VPERMT2W     Z27, Z28, Z26
+	VMOVDQU64    Z26, (R11)
 	VZEROUPPER
 	RET
 
@@ -27949,8 +33045,35 @@ added1x2:
 	RET
 
 store1x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow1x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow1x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -28406,6 +33529,8 @@ added14x2:
 	RET
 
 store14x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow14x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -28447,6 +33572,174 @@ store14x2:
 	ADDQ    R12, R11
 	VMOVUPS Z26, (R11)
 	VMOVUPS Z27, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow14x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU16    Z24, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z26, Z26, K2
+	VPTESTMD     Z31, Z26, K2, K3
+	VPADDD       Z29, Z26, K2, Z26
+	VPADDD       Z30, Z26, K3, Z26
+	VCMPPS       $0x07, Z27, Z27, K2
+	VPTESTMD     Z31, Z27, K2, K3
+	VPADDD       Z29, Z27, K2, Z27
+	VPADDD       Z30, Z27, K3, Z27
+	VPERMT2W     Z27, Z28, Z26
+	VMOVDQU16    Z26, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -28875,6 +34168,8 @@ added13x2:
 	RET
 
 store13x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow13x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -28913,6 +34208,163 @@ store13x2:
 	ADDQ    R12, R11
 	VMOVUPS Z24, (R11)
 	VMOVUPS Z25, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow13x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z24, Z24, K2
+	VPTESTMD     Z31, Z24, K2, K3
+	VPADDD       Z29, Z24, K2, Z24
+	VPADDD       Z30, Z24, K3, Z24
+	VCMPPS       $0x07, Z25, Z25, K2
+	VPTESTMD     Z31, Z25, K2, K3
+	VPADDD       Z29, Z25, K2, Z25
+	VPADDD       Z30, Z25, K3, Z25
+	VPERMT2W     Z25, Z28, Z24
+	VMOVDQU16    Z24, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -29314,6 +34766,8 @@ added12x2:
 	RET
 
 store12x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow12x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -29349,6 +34803,152 @@ store12x2:
 	ADDQ    R12, R11
 	VMOVUPS Z22, (R11)
 	VMOVUPS Z23, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow12x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z22, Z22, K2
+	VPTESTMD     Z31, Z22, K2, K3
+	VPADDD       Z29, Z22, K2, Z22
+	VPADDD       Z30, Z22, K3, Z22
+	VCMPPS       $0x07, Z23, Z23, K2
+	VPTESTMD     Z31, Z23, K2, K3
+	VPADDD       Z29, Z23, K2, Z23
+	VPADDD       Z30, Z23, K3, Z23
+	VPERMT2W     Z23, Z28, Z22
+	VMOVDQU16    Z22, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -29723,6 +35323,8 @@ added11x2:
 	RET
 
 store11x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow11x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -29755,6 +35357,141 @@ store11x2:
 	ADDQ    R12, R11
 	VMOVUPS Z20, (R11)
 	VMOVUPS Z21, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow11x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z20, Z20, K2
+	VPTESTMD     Z31, Z20, K2, K3
+	VPADDD       Z29, Z20, K2, Z20
+	VPADDD       Z30, Z20, K3, Z20
+	VCMPPS       $0x07, Z21, Z21, K2
+	VPTESTMD     Z31, Z21, K2, K3
+	VPADDD       Z29, Z21, K2, Z21
+	VPADDD       Z30, Z21, K3, Z21
+	VPERMT2W     Z21, Z28, Z20
+	VMOVDQU16    Z20, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -30100,6 +35837,8 @@ added10x2:
 	RET
 
 store10x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow10x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -30129,6 +35868,130 @@ store10x2:
 	ADDQ    R12, R11
 	VMOVUPS Z18, (R11)
 	VMOVUPS Z19, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow10x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z18, Z18, K2
+	VPTESTMD     Z31, Z18, K2, K3
+	VPADDD       Z29, Z18, K2, Z18
+	VPADDD       Z30, Z18, K3, Z18
+	VCMPPS       $0x07, Z19, Z19, K2
+	VPTESTMD     Z31, Z19, K2, K3
+	VPADDD       Z29, Z19, K2, Z19
+	VPADDD       Z30, Z19, K3, Z19
+	VPERMT2W     Z19, Z28, Z18
+	VMOVDQU16    Z18, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -30447,6 +36310,8 @@ added9x2:
 	RET
 
 store9x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow9x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -30473,6 +36338,119 @@ store9x2:
 	ADDQ    R12, R11
 	VMOVUPS Z16, (R11)
 	VMOVUPS Z17, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow9x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z16, Z16, K2
+	VPTESTMD     Z31, Z16, K2, K3
+	VPADDD       Z29, Z16, K2, Z16
+	VPADDD       Z30, Z16, K3, Z16
+	VCMPPS       $0x07, Z17, Z17, K2
+	VPTESTMD     Z31, Z17, K2, K3
+	VPADDD       Z29, Z17, K2, Z17
+	VPADDD       Z30, Z17, K3, Z17
+	VPERMT2W     Z17, Z28, Z16
+	VMOVDQU16    Z16, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -30764,6 +36742,8 @@ added8x2:
 	RET
 
 store8x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow8x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -30787,6 +36767,108 @@ store8x2:
 	ADDQ    R12, R11
 	VMOVUPS Z14, (R11)
 	VMOVUPS Z15, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow8x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z14, Z14, K2
+	VPTESTMD     Z31, Z14, K2, K3
+	VPADDD       Z29, Z14, K2, Z14
+	VPADDD       Z30, Z14, K3, Z14
+	VCMPPS       $0x07, Z15, Z15, K2
+	VPTESTMD     Z31, Z15, K2, K3
+	VPADDD       Z29, Z15, K2, Z15
+	VPADDD       Z30, Z15, K3, Z15
+	VPERMT2W     Z15, Z28, Z14
+	VMOVDQU16    Z14, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -31051,6 +37133,8 @@ added7x2:
 	RET
 
 store7x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow7x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -31071,6 +37155,97 @@ store7x2:
 	ADDQ    R12, R11
 	VMOVUPS Z12, (R11)
 	VMOVUPS Z13, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow7x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z12
+	VMOVDQU16    Z12, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -31308,6 +37483,8 @@ added6x2:
 	RET
 
 store6x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow6x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -31325,6 +37502,86 @@ store6x2:
 	ADDQ    R12, R11
 	VMOVUPS Z10, (R11)
 	VMOVUPS Z11, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow6x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z10
+	VMOVDQU16    Z10, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -31533,6 +37790,8 @@ added5x2:
 	RET
 
 store5x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow5x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -31547,6 +37806,75 @@ store5x2:
 	ADDQ    R12, R11
 	VMOVUPS Z8, (R11)
 	VMOVUPS Z9, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow5x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z8
+	VMOVDQU16    Z8, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -31728,6 +38056,8 @@ added4x2:
 	RET
 
 store4x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow4x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -31739,6 +38069,64 @@ store4x2:
 	ADDQ    R12, R11
 	VMOVUPS Z6, (R11)
 	VMOVUPS Z7, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow4x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z6
+	VMOVDQU16    Z6, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -31893,6 +38281,8 @@ added3x2:
 	RET
 
 store3x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow3x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
@@ -31901,6 +38291,53 @@ store3x2:
 	ADDQ    R12, R11
 	VMOVUPS Z4, (R11)
 	VMOVUPS Z5, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow3x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z4
+	VMOVDQU16    Z4, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -32028,11 +38465,49 @@ added2x2:
 	RET
 
 store2x2:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow2x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
 	ADDQ    R12, R11
 	VMOVUPS Z2, (R11)
 	VMOVUPS Z3, K1, 64(R11)
+	VZEROUPPER
+	RET
+
+narrow2x2:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	KMOVW        K1, R13
+	SHLL         $0x10, R13
+	ORL          $0x0000ffff, R13
+	KMOVD        R13, K4
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z0
+	VMOVDQU16    Z0, K4, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z2
+	VMOVDQU16    Z2, K4, (R11)
 	VZEROUPPER
 	RET
 
@@ -32145,7 +38620,26 @@ added1x1:
 	RET
 
 store1x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow1x1
 	VMOVUPS Z0, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow1x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -32440,6 +38934,8 @@ added14x1:
 	RET
 
 store14x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow14x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -32467,6 +38963,114 @@ store14x1:
 	VMOVUPS Z12, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z13, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow14x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VPERMT2W     Z12, Z28, Z12
+	VMOVDQU16    Y12, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z13, Z13, K2
+	VPTESTMD     Z31, Z13, K2, K3
+	VPADDD       Z29, Z13, K2, Z13
+	VPADDD       Z30, Z13, K3, Z13
+	VPERMT2W     Z13, Z28, Z13
+	VMOVDQU16    Y13, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -32745,6 +39349,8 @@ added13x1:
 	RET
 
 store13x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow13x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -32770,6 +39376,107 @@ store13x1:
 	VMOVUPS Z11, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z12, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow13x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z12, Z12, K2
+	VPTESTMD     Z31, Z12, K2, K3
+	VPADDD       Z29, Z12, K2, Z12
+	VPADDD       Z30, Z12, K3, Z12
+	VPERMT2W     Z12, Z28, Z12
+	VMOVDQU16    Y12, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -33032,6 +39739,8 @@ added12x1:
 	RET
 
 store12x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow12x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -33055,6 +39764,100 @@ store12x1:
 	VMOVUPS Z10, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z11, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow12x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z11, Z11, K2
+	VPTESTMD     Z31, Z11, K2, K3
+	VPADDD       Z29, Z11, K2, Z11
+	VPADDD       Z30, Z11, K3, Z11
+	VPERMT2W     Z11, Z28, Z11
+	VMOVDQU16    Y11, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -33301,6 +40104,8 @@ added11x1:
 	RET
 
 store11x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow11x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -33322,6 +40127,93 @@ store11x1:
 	VMOVUPS Z9, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z10, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow11x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z10, Z10, K2
+	VPTESTMD     Z31, Z10, K2, K3
+	VPADDD       Z29, Z10, K2, Z10
+	VPADDD       Z30, Z10, K3, Z10
+	VPERMT2W     Z10, Z28, Z10
+	VMOVDQU16    Y10, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -33550,6 +40442,8 @@ added10x1:
 	RET
 
 store10x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow10x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -33569,6 +40463,86 @@ store10x1:
 	VMOVUPS Z8, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z9, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow10x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z9, Z9, K2
+	VPTESTMD     Z31, Z9, K2, K3
+	VPADDD       Z29, Z9, K2, Z9
+	VPADDD       Z30, Z9, K3, Z9
+	VPERMT2W     Z9, Z28, Z9
+	VMOVDQU16    Y9, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -33781,6 +40755,8 @@ added9x1:
 	RET
 
 store9x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow9x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -33798,6 +40774,79 @@ store9x1:
 	VMOVUPS Z7, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z8, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow9x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z8, Z8, K2
+	VPTESTMD     Z31, Z8, K2, K3
+	VPADDD       Z29, Z8, K2, Z8
+	VPADDD       Z30, Z8, K3, Z8
+	VPERMT2W     Z8, Z28, Z8
+	VMOVDQU16    Y8, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -33994,6 +41043,8 @@ added8x1:
 	RET
 
 store8x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow8x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -34009,6 +41060,72 @@ store8x1:
 	VMOVUPS Z6, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z7, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow8x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z7, Z7, K2
+	VPTESTMD     Z31, Z7, K2, K3
+	VPADDD       Z29, Z7, K2, Z7
+	VPADDD       Z30, Z7, K3, Z7
+	VPERMT2W     Z7, Z28, Z7
+	VMOVDQU16    Y7, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -34189,6 +41306,8 @@ added7x1:
 	RET
 
 store7x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow7x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -34202,6 +41321,65 @@ store7x1:
 	VMOVUPS Z5, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z6, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow7x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z6, Z6, K2
+	VPTESTMD     Z31, Z6, K2, K3
+	VPADDD       Z29, Z6, K2, Z6
+	VPADDD       Z30, Z6, K3, Z6
+	VPERMT2W     Z6, Z28, Z6
+	VMOVDQU16    Y6, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -34366,6 +41544,8 @@ added6x1:
 	RET
 
 store6x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow6x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -34377,6 +41557,58 @@ store6x1:
 	VMOVUPS Z4, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z5, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow6x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z5, Z5, K2
+	VPTESTMD     Z31, Z5, K2, K3
+	VPADDD       Z29, Z5, K2, Z5
+	VPADDD       Z30, Z5, K3, Z5
+	VPERMT2W     Z5, Z28, Z5
+	VMOVDQU16    Y5, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -34523,6 +41755,8 @@ added5x1:
 	RET
 
 store5x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow5x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -34532,6 +41766,51 @@ store5x1:
 	VMOVUPS Z3, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z4, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow5x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z4, Z4, K2
+	VPTESTMD     Z31, Z4, K2, K3
+	VPADDD       Z29, Z4, K2, Z4
+	VPADDD       Z30, Z4, K3, Z4
+	VPERMT2W     Z4, Z28, Z4
+	VMOVDQU16    Y4, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -34662,6 +41941,8 @@ added4x1:
 	RET
 
 store4x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow4x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
@@ -34669,6 +41950,44 @@ store4x1:
 	VMOVUPS Z2, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z3, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow4x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z3, Z3, K2
+	VPTESTMD     Z31, Z3, K2, K3
+	VPADDD       Z29, Z3, K2, Z3
+	VPADDD       Z30, Z3, K3, Z3
+	VPERMT2W     Z3, Z28, Z3
+	VMOVDQU16    Y3, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -34783,11 +42102,44 @@ added3x1:
 	RET
 
 store3x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow3x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z2, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow3x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z2, Z2, K2
+	VPTESTMD     Z31, Z2, K2, K3
+	VPADDD       Z29, Z2, K2, Z2
+	VPADDD       Z30, Z2, K3, Z2
+	VPERMT2W     Z2, Z28, Z2
+	VMOVDQU16    Y2, K1, (R11)
 	VZEROUPPER
 	RET
 
@@ -34886,8 +42238,34 @@ added2x1:
 	RET
 
 store2x1:
+	CMPB    narrow+136(FP), $0x00
+	JNE     narrow2x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
 	VMOVUPS Z1, K1, (R11)
+	VZEROUPPER
+	RET
+
+narrow2x1:
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, R13
+	VPBROADCASTD R13, Z29
+	MOVL         $0x00000001, R13
+	VPBROADCASTD R13, Z30
+	MOVL         $0x00010000, R13
+	VPBROADCASTD R13, Z31
+	VCMPPS       $0x07, Z0, Z0, K2
+	VPTESTMD     Z31, Z0, K2, K3
+	VPADDD       Z29, Z0, K2, Z0
+	VPADDD       Z30, Z0, K3, Z0
+	VPERMT2W     Z0, Z28, Z0
+	VMOVDQU16    Y0, K1, (R11)
+	ADDQ         R12, R11
+	VCMPPS       $0x07, Z1, Z1, K2
+	VPTESTMD     Z31, Z1, K2, K3
+	VPADDD       Z29, Z1, K2, Z1
+	VPADDD       Z30, Z1, K3, Z1
+	VPERMT2W     Z1, Z28, Z1
+	VMOVDQU16    Y1, K1, (R11)
 	VZEROUPPER
 	RET

@@ -481,11 +481,7 @@ func toRowsBF16(c *build.Context, name string) {
 	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
 	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "rows", rows)
 	const lanes = 16
-	upper := c.StaticGlobal("upperHalves")
-	c.DataAttributes(attr.RODATA | attr.NOPTR)
-	for i := range 2 * lanes {
-		c.AddDatum(2*i, operand.U16(uint16(2*i+1)))
-	}
+	upper := upperHalves(c)
 	under, half, place, quiet, halves := zmm[27], zmm[28], zmm[29], zmm[30], zmm[31]
 	c.VMOVDQU64(upper, halves)
 	for _, k := range []struct {
