@@ -54,9 +54,9 @@ DATA upperHalves<>+60(SB)/2, $0x003d
 DATA upperHalves<>+62(SB)/2, $0x003f
 GLOBL upperHalves<>(SB), RODATA|NOPTR, $64
 
-// func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow bool)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
-TEXT ·tileF32AVX512(SB), NOSPLIT, $0-137
+// func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·tileF32AVX512(SB), NOSPLIT, $0-144
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -68,52 +68,55 @@ TEXT ·tileF32AVX512(SB), NOSPLIT, $0-137
 	MOVQ  k+16(FP), R10
 
 halved:
-	MOVQ   c+64(FP), R11
-	MOVQ   ldc+72(FP), R12
-	LEAQ   (DX)(DX*2), SI
-	LEAQ   (DX)(DX*4), R13
-	LEAQ   (AX)(R13*1), BX
-	LEAQ   (AX)(R13*2), CX
-	MOVQ   cols+8(FP), R13
-	MOVQ   rows+0(FP), R15
-	CMPQ   R13, $0x20
-	JNE    part
-	CMPQ   R15, $0x0e
-	JNE    part
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	VPXORD Z26, Z26, Z26
-	VPXORD Z27, Z27, Z27
-	CMPQ   R10, $0x30
-	JL     loopWhole
-	MOVQ   R11, R13
-	SUBQ   $0x0e, R10
-	MOVQ   $0x0000000e, R15
-	MOVQ   next+96(FP), R14
+	MOVQ    c+64(FP), R11
+	MOVQ    narrow+136(FP), R13
+	TESTQ   R13, R13
+	CMOVQNE R13, R11
+	MOVQ    ldc+72(FP), R12
+	LEAQ    (DX)(DX*2), SI
+	LEAQ    (DX)(DX*4), R13
+	LEAQ    (AX)(R13*1), BX
+	LEAQ    (AX)(R13*2), CX
+	MOVQ    cols+8(FP), R13
+	MOVQ    rows+0(FP), R15
+	CMPQ    R13, $0x20
+	JNE     part
+	CMPQ    R15, $0x0e
+	JNE     part
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	VPXORD  Z25, Z25, Z25
+	VPXORD  Z26, Z26, Z26
+	VPXORD  Z27, Z27, Z27
+	CMPQ    R10, $0x30
+	JL      loopWhole
+	MOVQ    R11, R13
+	SUBQ    $0x0e, R10
+	MOVQ    $0x0000000e, R15
+	MOVQ    next+96(FP), R14
 
 firstWhole:
 	PREFETCHT0   (R13)
@@ -527,7 +530,7 @@ addedWhole:
 	RET
 
 storeWhole:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrowWhole
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
@@ -863,7 +866,7 @@ added1x2:
 	RET
 
 store1x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow1x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -1343,7 +1346,7 @@ added14x2:
 	RET
 
 store14x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow14x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -1978,7 +1981,7 @@ added13x2:
 	RET
 
 store13x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow13x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -2572,7 +2575,7 @@ added12x2:
 	RET
 
 store12x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow12x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -3125,7 +3128,7 @@ added11x2:
 	RET
 
 store11x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow11x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -3635,7 +3638,7 @@ added10x2:
 	RET
 
 store10x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow10x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -4104,7 +4107,7 @@ added9x2:
 	RET
 
 store9x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow9x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -4532,7 +4535,7 @@ added8x2:
 	RET
 
 store8x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow8x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -4919,7 +4922,7 @@ added7x2:
 	RET
 
 store7x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow7x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -5265,7 +5268,7 @@ added6x2:
 	RET
 
 store6x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow6x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -5568,7 +5571,7 @@ added5x2:
 	RET
 
 store5x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow5x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -5830,7 +5833,7 @@ added4x2:
 	RET
 
 store4x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow4x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -6051,7 +6054,7 @@ added3x2:
 	RET
 
 store3x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow3x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -6231,7 +6234,7 @@ added2x2:
 	RET
 
 store2x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow2x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -6384,7 +6387,7 @@ added1x1:
 	RET
 
 store1x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow1x1
 	VMOVUPS Z0, K1, (R11)
 	VZEROUPPER
@@ -6696,7 +6699,7 @@ added14x1:
 	RET
 
 store14x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow14x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -7109,7 +7112,7 @@ added13x1:
 	RET
 
 store13x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow13x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -7497,7 +7500,7 @@ added12x1:
 	RET
 
 store12x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow12x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -7860,7 +7863,7 @@ added11x1:
 	RET
 
 store11x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow11x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -8196,7 +8199,7 @@ added10x1:
 	RET
 
 store10x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow10x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -8507,7 +8510,7 @@ added9x1:
 	RET
 
 store9x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow9x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -8793,7 +8796,7 @@ added8x1:
 	RET
 
 store8x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow8x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -9054,7 +9057,7 @@ added7x1:
 	RET
 
 store7x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow7x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -9290,7 +9293,7 @@ added6x1:
 	RET
 
 store6x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow6x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -9499,7 +9502,7 @@ added5x1:
 	RET
 
 store5x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow5x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -9683,7 +9686,7 @@ added4x1:
 	RET
 
 store4x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow4x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -9842,7 +9845,7 @@ added3x1:
 	RET
 
 store3x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow3x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -9976,7 +9979,7 @@ added2x1:
 	RET
 
 store2x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow2x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -21588,9 +21591,9 @@ store2x1:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX512(rows int, cols int, k int, a *uint32, rsa int, csa int, b *uint32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow bool)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
-TEXT ·tileBF16AVX512(SB), NOSPLIT, $0-137
+// func tileBF16AVX512(rows int, cols int, k int, a *uint32, rsa int, csa int, b *uint32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·tileBF16AVX512(SB), NOSPLIT, $0-144
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -21602,52 +21605,55 @@ TEXT ·tileBF16AVX512(SB), NOSPLIT, $0-137
 	MOVQ  k+16(FP), R10
 
 halved:
-	MOVQ   c+64(FP), R11
-	MOVQ   ldc+72(FP), R12
-	LEAQ   (DX)(DX*2), SI
-	LEAQ   (DX)(DX*4), R13
-	LEAQ   (AX)(R13*1), BX
-	LEAQ   (AX)(R13*2), CX
-	MOVQ   cols+8(FP), R13
-	MOVQ   rows+0(FP), R15
-	CMPQ   R13, $0x20
-	JNE    part
-	CMPQ   R15, $0x0e
-	JNE    part
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	VPXORD Z26, Z26, Z26
-	VPXORD Z27, Z27, Z27
-	CMPQ   R10, $0x30
-	JL     loopWhole
-	MOVQ   R11, R13
-	SUBQ   $0x0e, R10
-	MOVQ   $0x0000000e, R15
-	MOVQ   next+96(FP), R14
+	MOVQ    c+64(FP), R11
+	MOVQ    narrow+136(FP), R13
+	TESTQ   R13, R13
+	CMOVQNE R13, R11
+	MOVQ    ldc+72(FP), R12
+	LEAQ    (DX)(DX*2), SI
+	LEAQ    (DX)(DX*4), R13
+	LEAQ    (AX)(R13*1), BX
+	LEAQ    (AX)(R13*2), CX
+	MOVQ    cols+8(FP), R13
+	MOVQ    rows+0(FP), R15
+	CMPQ    R13, $0x20
+	JNE     part
+	CMPQ    R15, $0x0e
+	JNE     part
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	VPXORD  Z25, Z25, Z25
+	VPXORD  Z26, Z26, Z26
+	VPXORD  Z27, Z27, Z27
+	CMPQ    R10, $0x30
+	JL      loopWhole
+	MOVQ    R11, R13
+	SUBQ    $0x0e, R10
+	MOVQ    $0x0000000e, R15
+	MOVQ    next+96(FP), R14
 
 firstWhole:
 	PREFETCHT0   (R13)
@@ -22117,7 +22123,7 @@ addedWhole:
 	RET
 
 storeWhole:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrowWhole
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
@@ -22457,7 +22463,7 @@ added1x2:
 	RET
 
 store1x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow1x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -22993,7 +22999,7 @@ added14x2:
 	RET
 
 store14x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow14x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -23680,7 +23686,7 @@ added13x2:
 	RET
 
 store13x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow13x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -24322,7 +24328,7 @@ added12x2:
 	RET
 
 store12x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow12x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -24919,7 +24925,7 @@ added11x2:
 	RET
 
 store11x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow11x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -25469,7 +25475,7 @@ added10x2:
 	RET
 
 store10x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow10x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -25974,7 +25980,7 @@ added9x2:
 	RET
 
 store9x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow9x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -26434,7 +26440,7 @@ added8x2:
 	RET
 
 store8x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow8x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -26849,7 +26855,7 @@ added7x2:
 	RET
 
 store7x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow7x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -27219,7 +27225,7 @@ added6x2:
 	RET
 
 store6x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow6x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -27542,7 +27548,7 @@ added5x2:
 	RET
 
 store5x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow5x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -27820,7 +27826,7 @@ added4x2:
 	RET
 
 store4x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow4x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -28053,7 +28059,7 @@ added3x2:
 	RET
 
 store3x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow3x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -28241,7 +28247,7 @@ added2x2:
 	RET
 
 store2x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow2x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -28396,7 +28402,7 @@ added1x1:
 	RET
 
 store1x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow1x1
 	VMOVUPS Z0, K1, (R11)
 	VZEROUPPER
@@ -28736,7 +28742,7 @@ added14x1:
 	RET
 
 store14x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow14x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -29175,7 +29181,7 @@ added13x1:
 	RET
 
 store13x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow13x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -29587,7 +29593,7 @@ added12x1:
 	RET
 
 store12x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow12x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -29972,7 +29978,7 @@ added11x1:
 	RET
 
 store11x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow11x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -30328,7 +30334,7 @@ added10x1:
 	RET
 
 store10x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow10x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -30657,7 +30663,7 @@ added9x1:
 	RET
 
 store9x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow9x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -30959,7 +30965,7 @@ added8x1:
 	RET
 
 store8x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow8x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -31234,7 +31240,7 @@ added7x1:
 	RET
 
 store7x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow7x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -31482,7 +31488,7 @@ added6x1:
 	RET
 
 store6x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow6x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -31701,7 +31707,7 @@ added5x1:
 	RET
 
 store5x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow5x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -31893,7 +31899,7 @@ added4x1:
 	RET
 
 store4x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow4x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -32058,7 +32064,7 @@ added3x1:
 	RET
 
 store3x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow3x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -32196,7 +32202,7 @@ added2x1:
 	RET
 
 store2x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow2x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -32228,9 +32234,9 @@ narrow2x1:
 	VZEROUPPER
 	RET
 
-// func tileF32BF16AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *uint16, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow bool)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
-TEXT ·tileF32BF16AVX512(SB), NOSPLIT, $0-137
+// func tileF32BF16AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *uint16, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·tileF32BF16AVX512(SB), NOSPLIT, $0-144
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -32242,52 +32248,55 @@ TEXT ·tileF32BF16AVX512(SB), NOSPLIT, $0-137
 	MOVQ  k+16(FP), R10
 
 halved:
-	MOVQ   c+64(FP), R11
-	MOVQ   ldc+72(FP), R12
-	LEAQ   (DX)(DX*2), SI
-	LEAQ   (DX)(DX*4), R13
-	LEAQ   (AX)(R13*1), BX
-	LEAQ   (AX)(R13*2), CX
-	MOVQ   cols+8(FP), R13
-	MOVQ   rows+0(FP), R15
-	CMPQ   R13, $0x20
-	JNE    part
-	CMPQ   R15, $0x0e
-	JNE    part
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	VPXORD Z26, Z26, Z26
-	VPXORD Z27, Z27, Z27
-	CMPQ   R10, $0x30
-	JL     loopWhole
-	MOVQ   R11, R13
-	SUBQ   $0x0e, R10
-	MOVQ   $0x0000000e, R15
-	MOVQ   next+96(FP), R14
+	MOVQ    c+64(FP), R11
+	MOVQ    narrow+136(FP), R13
+	TESTQ   R13, R13
+	CMOVQNE R13, R11
+	MOVQ    ldc+72(FP), R12
+	LEAQ    (DX)(DX*2), SI
+	LEAQ    (DX)(DX*4), R13
+	LEAQ    (AX)(R13*1), BX
+	LEAQ    (AX)(R13*2), CX
+	MOVQ    cols+8(FP), R13
+	MOVQ    rows+0(FP), R15
+	CMPQ    R13, $0x20
+	JNE     part
+	CMPQ    R15, $0x0e
+	JNE     part
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	VPXORD  Z25, Z25, Z25
+	VPXORD  Z26, Z26, Z26
+	VPXORD  Z27, Z27, Z27
+	CMPQ    R10, $0x30
+	JL      loopWhole
+	MOVQ    R11, R13
+	SUBQ    $0x0e, R10
+	MOVQ    $0x0000000e, R15
+	MOVQ    next+96(FP), R14
 
 firstWhole:
 	PREFETCHT0   (R13)
@@ -32705,7 +32714,7 @@ addedWhole:
 	RET
 
 storeWhole:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrowWhole
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
@@ -33045,7 +33054,7 @@ added1x2:
 	RET
 
 store1x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow1x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -33529,7 +33538,7 @@ added14x2:
 	RET
 
 store14x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow14x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -34168,7 +34177,7 @@ added13x2:
 	RET
 
 store13x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow13x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -34766,7 +34775,7 @@ added12x2:
 	RET
 
 store12x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow12x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -35323,7 +35332,7 @@ added11x2:
 	RET
 
 store11x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow11x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -35837,7 +35846,7 @@ added10x2:
 	RET
 
 store10x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow10x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -36310,7 +36319,7 @@ added9x2:
 	RET
 
 store9x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow9x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -36742,7 +36751,7 @@ added8x2:
 	RET
 
 store8x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow8x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -37133,7 +37142,7 @@ added7x2:
 	RET
 
 store7x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow7x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -37483,7 +37492,7 @@ added6x2:
 	RET
 
 store6x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow6x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -37790,7 +37799,7 @@ added5x2:
 	RET
 
 store5x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow5x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -38056,7 +38065,7 @@ added4x2:
 	RET
 
 store4x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow4x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -38281,7 +38290,7 @@ added3x2:
 	RET
 
 store3x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow3x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -38465,7 +38474,7 @@ added2x2:
 	RET
 
 store2x2:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow2x2
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, K1, 64(R11)
@@ -38620,7 +38629,7 @@ added1x1:
 	RET
 
 store1x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow1x1
 	VMOVUPS Z0, K1, (R11)
 	VZEROUPPER
@@ -38934,7 +38943,7 @@ added14x1:
 	RET
 
 store14x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow14x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -39349,7 +39358,7 @@ added13x1:
 	RET
 
 store13x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow13x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -39739,7 +39748,7 @@ added12x1:
 	RET
 
 store12x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow12x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -40104,7 +40113,7 @@ added11x1:
 	RET
 
 store11x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow11x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -40442,7 +40451,7 @@ added10x1:
 	RET
 
 store10x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow10x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -40755,7 +40764,7 @@ added9x1:
 	RET
 
 store9x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow9x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -41043,7 +41052,7 @@ added8x1:
 	RET
 
 store8x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow8x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -41306,7 +41315,7 @@ added7x1:
 	RET
 
 store7x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow7x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -41544,7 +41553,7 @@ added6x1:
 	RET
 
 store6x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow6x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -41755,7 +41764,7 @@ added5x1:
 	RET
 
 store5x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow5x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -41941,7 +41950,7 @@ added4x1:
 	RET
 
 store4x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow4x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -42102,7 +42111,7 @@ added3x1:
 	RET
 
 store3x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow3x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11
@@ -42238,7 +42247,7 @@ added2x1:
 	RET
 
 store2x1:
-	CMPB    narrow+136(FP), $0x00
+	CMPQ    narrow+136(FP), $0x00
 	JNE     narrow2x1
 	VMOVUPS Z0, K1, (R11)
 	ADDQ    R12, R11

@@ -118,6 +118,11 @@ func tile(c *build.Context, s isa, lanes, halves operand.Mem) {
 	c.Load(c.Param("k"), counter)
 	c.Label("halved")
 	c.Load(c.Param("c"), cRow)
+	if s.narrows() {
+		c.Load(c.Param("narrow"), scratch)
+		c.TESTQ(scratch, scratch)
+		c.CMOVQNE(scratch, cRow)
+	}
 	c.Load(c.Param("ldc"), ldc)
 	c.LEAQ(operand.Mem{Base: rsa, Index: rsa, Scale: 2}, rsa3)
 	c.LEAQ(operand.Mem{Base: rsa, Index: rsa, Scale: 4}, scratch)
@@ -314,7 +319,7 @@ func section(c *build.Context, s isa, rows, vectors int, whole bool, halves oper
 	s.end(c)
 	c.Label(label("store"))
 	if s.narrows() {
-		c.CMPB(address(c, "narrow"), operand.Imm(0))
+		c.CMPQ(address(c, "narrow"), operand.Imm(0))
 		c.JNE(operand.LabelRef(label("narrow")))
 	}
 	for r := range rows {
@@ -338,14 +343,14 @@ func (s isa) narrows() bool { return s.wide && s.bits == 32 }
 
 func (s isa) narrowParam() string {
 	if s.narrows() {
-		return ", narrow bool"
+		return ", narrow *uint16"
 	}
 	return ""
 }
 
 func (s isa) narrowDoc() string {
 	if s.narrows() {
-		return " If narrow, C is of bfloat16 and only written: beta is 0."
+		return " If narrow is not nil, C is there, of bfloat16, and only written: beta is 0."
 	}
 	return ""
 }
