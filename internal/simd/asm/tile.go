@@ -104,7 +104,8 @@ func tile(c *build.Context, s isa, lanes, halves operand.Mem) {
 	}
 	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and %s; strides are in bytes. "+
 		"To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. "+
-		"If half > 0, the sum of so many k is written to first, and the tile's own begins after it.%s", name, s.rows, 2*s.lanes, k, s.narrowDoc()))
+		"If half > 0, the sum of so many k is written to first, and the tile's own begins after it.%s",
+		name, s.rows, 2*s.lanes, k, s.narrowDoc()))
 	c.Pragma("noescape")
 
 	c.Load(c.Param("a"), base[0])
