@@ -4,6 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -59,11 +60,12 @@ func poolOf[T Float]() *sync.Pool {
 // that is not worth packing is widened in blocks, and such a B is read by the tiles if few rows are
 // made of it. Else bfloat16 always is packed.
 func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
-	blockedTo(kn, m, n, k, alpha, a, b, beta, c, ldc, nil)
+	blockedTo(kn, m, n, k, alpha, a, b, beta, operand(false, c, ldc), nil)
 }
 
-// blockedTo is blocked, or does the part of a pairwise sum that t says.
-func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int, t *tree[T]) {
+// blockedTo is blocked, or does the part of a pairwise sum that t says. A C of bfloat16 is rounded tile by tile: all of k
+// has to be one block.
+func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T], t *tree[T]) {
 	const page = 4096
 	once := n <= 2*kn.cols // A is read, or twice
 	inPlaceA := a.half == nil && (once || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
@@ -73,10 +75,12 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 		inPlaceB = b.col == 1 && m <= 2*kn.rows && kn.halfB != nil && t == nil
 	}
 	var ws *workspace[T]
-	if !inPlaceA || !inPlaceB {
+	var room []T
+	if !inPlaceA || !inPlaceB || c.half != nil {
 		pool := poolOf[T]()
 		ws = pool.Get().(*workspace[T])
 		defer pool.Put(ws)
+		room = ws.room[:]
 	}
 	stepN := blockN
 	if !inPlaceB && m <= 2*kn.rows { // a panel is read once or twice: while it is in the first cache
@@ -84,21 +88,26 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 	}
 	mPacked := (m + kn.rows - 1) / kn.rows * kn.rows
 	packOnce := mPacked*kn.steps(k) <= blockM*blockK // all of A fits
+	if n <= stepN {
+		packOnce = false // it is packed once anyhow: always at the same place
+	}
 	stepK, stepM := blockK*kn.depth(), blockM
 	switch {
 	case kn.tiles != nil:
 		stepM = tilesM
-	case widenA && once:
-		stepM = 4 * kn.rows
+	case widenA && (once || k*n <= smallOperand): // so few rows are in the first cache when tiles read them
+		stepM = 2 * kn.rows
 	}
+	var ap, bp panels[T]
 	for j := 0; j < n; j += stepN {
 		nb := min(stepN, n-j)
 		for p := 0; p < k; p += stepK {
 			kb := min(stepK, k-p)
 			steps := kn.steps(kb)
-			bp := panels[T]{b.from(p, j), kn.cols}
-			if !inPlaceB {
-				bp = packB(kn, ws, bp.matrix, kb, nb)
+			if inPlaceB {
+				bp = panels[T]{b.from(p, j), kn.cols}
+			} else {
+				bp = packB(kn, ws, b.from(p, j), kb, nb)
 			}
 			beta := beta
 			if p > 0 {
@@ -106,23 +115,23 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 			}
 			for i := 0; i < m; i += stepM {
 				mb := min(stepM, m-i)
-				ap, at := panels[T]{a.from(i, p), kn.rows * a.row}, kn.steps(p)*mPacked+i*steps
-				if !packOnce {
-					at = 0
+				at, done := 0, packOnce && j > 0
+				if packOnce {
+					at = kn.steps(p)*mPacked + i*steps
 				}
-				done := packOnce && j > 0
 				switch {
 				case inPlaceA:
+					ap = panels[T]{a.from(i, p), kn.rows * a.row}
 				case widenA:
-					ap = widened(kn, ws.a[at:], ap.matrix, mb, kb, done)
+					ap = widened(kn, ws.a[at:], a.half[i*a.row+p*a.col:], a.row, a.col, mb, kb, done)
 				default:
-					ap = packA(kn, ws, at, ap.matrix, mb, kb, done)
+					ap = packA(kn, ws, at, a.from(i, p), mb, kb, done)
 				}
 				if kn.tiles != nil {
-					onTiles(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, ws.room[:])
-					continue
+					onTiles(kn, mb, nb, steps, alpha, ap, bp, beta, c.data[i*c.row+j:], c.row, room)
+				} else {
+					macro(kn, i, j, mb, nb, steps, alpha, &ap, &bp, beta, &c, t, room)
 				}
-				macro(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, t, i, j)
 			}
 		}
 	}
@@ -155,44 +164,63 @@ func packA[T Float](kn *kernel, ws *workspace[T], at int, a matrix[T], m, k int,
 	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, kn.steps(k) * kn.rows}
 }
 
-// widened writes a [m, k] of bfloat16 to dst as it lies, unless that is done, and returns its strips of kn.rows rows. T is float32.
-func widened[T Float](kn *kernel, dst []T, a matrix[T], m, k int, done bool) panels[T] {
-	to, step, rows, cols := panels[T]{matrix[T]{dst, nil, k, 1}, kn.rows * k}, a.row, m, k
-	if a.col != 1 {
-		to, step, rows, cols = panels[T]{matrix[T]{dst, nil, 1, m}, kn.rows}, a.col, k, m
+// widened writes a [m, k] of bfloat16 with strides row and col to dst as it lies, unless that is done, and returns its
+// strips of kn.rows rows. T is float32.
+func widened[T Float](kn *kernel, dst []T, a []dtype.BF16, row, col, m, k int, done bool) panels[T] {
+	to, step, rows, cols := panels[T]{matrix[T]{dst, nil, k, 1}, kn.rows * k}, row, m, k
+	if col != 1 {
+		to, step, rows, cols = panels[T]{matrix[T]{dst, nil, 1, m}, kn.rows}, col, k, m
 	}
 	if !done {
-		simd.FromRowsBF16(any(dst).([]float32), cols, a.half, step, rows, cols)
+		simd.FromRowsBF16(floats(dst), cols, a, step, rows, cols)
 	}
 	return to
 }
 
-// macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile; k counts steps. The
-// block of C is at row and col of that of t, if there is one.
-func macro[T Float](kn *kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, t *tree[T], row, col int) {
+// macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile, into the block of C at row and col; k counts
+// steps. With a tree, C is the tree's part of C. Where no tile of the kernel rounds to a C of bfloat16 itself, each is added up
+// in room first.
+func macro[T Float](kn *kernel, row, col, m, n, k int, alpha T, a, b *panels[T], beta T, c *matrix[T], t *tree[T], room []T) {
 	var none parts[T]
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
-		cols, bt := min(kn.cols, n-j), b.after(bq)
+		cols := min(kn.cols, n-j)
 		for i, aq := 0, 0; i < m; i, aq = i+kn.rows, aq+a.step {
-			rows, at, ct := min(kn.rows, m-i), a.data[aq:], c[i*ldc+j:]
+			rows, at, in := min(kn.rows, m-i), a.data[aq:], (row+i)*c.row+col+j
+			if c.half != nil && b.half == nil && beta == 0 && kn.halfC != nil {
+				kn.halfC(rows, cols, k, floats(at), a.row, a.col, floats(b.data[bq:]), b.row, c.half[in:], c.row, float32(alpha))
+				continue
+			}
+			to, ld := room, kn.cols
+			switch {
+			case c.half == nil:
+				to, ld = c.data[in:], c.row
+			case beta != 0:
+				simd.FromRowsBF16(floats(room), kn.cols, c.half[in:], c.row, rows, cols)
+			}
 			switch {
 			case t != nil:
-				t.tile(kn, rows, cols, k, at, a.row, a.col, bt.data, b.row, ct, ldc, alpha, row+i, col+j)
+				t.tile(kn, rows, cols, k, at, a.row, a.col, b.data[bq:], b.row, to, ld, alpha, row+i, col+j)
 			case b.half != nil:
-				kn.halfB(rows, cols, k, any(at).([]float32), a.row, a.col, bt.half, b.row, any(ct).([]float32), ldc, float32(alpha),
-					float32(beta))
+				kn.halfB(rows, cols, k, floats(at), a.row, a.col, b.half[bq:], b.row, floats(to), ld, float32(alpha), float32(beta))
 			default:
-				tile(kn, rows, cols, k, at, a.row, a.col, bt.data, b.row, ct, ldc, alpha, beta, &none)
+				tile(kn, rows, cols, k, at, a.row, a.col, b.data[bq:], b.row, to, ld, alpha, beta, &none)
+			}
+			if c.half != nil {
+				simd.ToRowsBF16(c.half[in:], c.row, floats(room), kn.cols, rows, cols)
 			}
 		}
 	}
+}
+
+// floats returns s; T is float32.
+func floats[T Float](s []T) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 }
 
 // onTiles is macro for a kernel with tiles: those of A in strips, and room for a tile of C. It does all of a panel of B
 // in one call.
 func onTiles[T Float](kn *kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, room []T) {
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
-		kn.tiles(m, min(kn.cols, n-j), k, any(a.data).([]float32), any(b.data[bq:]).([]float32), any(c[j:]).([]float32), ldc, float32(alpha),
-			float32(beta), any(room).([]float32))
+		kn.tiles(m, min(kn.cols, n-j), k, floats(a.data), floats(b.data[bq:]), floats(c[j:]), ldc, float32(alpha), float32(beta), floats(room))
 	}
 }

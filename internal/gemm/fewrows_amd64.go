@@ -2,12 +2,6 @@ package gemm
 
 import "github.com/gorun-spmd/gorun/internal/simd"
 
-// The most rows and the columns of a tile of few rows, as in the generator.
-const (
-	fewRows = 4
-	fewCols = 16
-)
-
 // few does a product in float32 with few rows whose rows of op(A) and columns of op(B) are
 // contiguous, as in a layer of a model that generates text token by token. It takes as long
 // as reading B, which is not packed; A of bfloat16 is widened. The sums have the

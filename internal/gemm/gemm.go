@@ -54,7 +54,7 @@ func gemm[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c m
 	switch {
 	case m == 0 || n == 0:
 	case c.half != nil:
-		rounded(kn, m, n, k, alpha, a, b, beta, c.half, c.row)
+		rounded(kn, m, n, k, alpha, a, b, beta, c)
 	case k == 0 || alpha == 0:
 		scale(m, n, beta, c.data, c.row)
 	case n == 1 && c.row == 1: // a column is better made as a row
@@ -111,8 +111,9 @@ func batches[T Float](kn *kernel, count int, transA, transB bool, m, n, k int, a
 
 // BatchBF16 is Batch for A and B of bfloat16. Each element of a bfloat16 C is a sum in
 // float32, rounded once, to the nearest, ties to even. Operands are converted as they
-// are packed or read, and a bfloat16 C is computed a block at a time, so that no whole matrix of
-// float32 is made.
+// are packed or read, and a bfloat16 C is computed a tile or a block at a time, so that no whole matrix of
+// float32 is made. Where bfloat16 is multiplied in float32, as the next paragraph says, these conversions share the ports of
+// the multiply-adds: small products so take longer than those of float32, a cube of 64 a quarter, large ones do not.
 //
 // The sums are those of Batch of the float32 values, bit by bit, except on a CPU with
 // AVX-512 BF16 or AMX. With AVX-512 BF16 each is made by VDPBF16PS, which takes the products

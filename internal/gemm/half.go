@@ -20,8 +20,13 @@ const sumElems = 2 * blockM * blockN
 // sums is a pool of blocks of sumElems, which hold nothing between calls.
 var sums = sync.Pool{New: func() any { return new([sumElems]float32) }}
 
-// rounded is gemm for a C of bfloat16. T is float32.
-func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []dtype.BF16, ldc int) {
+// rounded is gemm for a C of bfloat16. T is float32. A product whose sums are one block is rounded tile by tile.
+func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
+	oneBlock := 0 < k && k <= blockK*kn.depth() && kn.tiles == nil && kn.leaves == nil
+	if oneBlock && m > fewRows && n > 1 && alpha != 0 {
+		blockedTo(kn, m, n, k, alpha, a, b, beta, c, nil)
+		return
+	}
 	room := sums.Get().(*[sumElems]float32)
 	defer sums.Put(room)
 	sum := any(room[:]).([]T)
@@ -37,16 +42,16 @@ func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 			}
 			if beta != 0 {
 				for r := range mb {
-					widen(sum[r*nb:][:nb], c[(i+r)*ldc+j:][:nb])
+					widen(sum[r*nb:][:nb], c.half[(i+r)*c.row+j:][:nb])
 				}
 			}
 			gemm(kn, mb, nb, k, alpha, ai, bj, beta, part)
-			if nb == ldc {
-				round(c[i*ldc:][:mb*nb], sum[:mb*nb])
+			if nb == c.row {
+				round(c.half[i*c.row:][:mb*nb], sum[:mb*nb])
 				continue
 			}
 			for r := range mb {
-				round(c[(i+r)*ldc+j:][:nb], sum[r*nb:][:nb])
+				round(c.half[(i+r)*c.row+j:][:nb], sum[r*nb:][:nb])
 			}
 		}
 	}

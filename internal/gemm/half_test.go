@@ -135,6 +135,23 @@ func TestHalvesRoundOnce(t *testing.T) {
 	}
 }
 
+// A NaN whose bits are all ones would become a zero if it were rounded as a number.
+func TestHalvesKeepNaN(t *testing.T) {
+	const m, n, k = 29, 49, 20
+	ones := slices.Repeat([]dtype.BF16{dtype.ToBF16(1)}, max(m, n)*k)
+	for name, kn := range halvesKernels() {
+		for _, beta := range []float32{0, 1} {
+			c := make([]dtype.BF16, m*n)
+			gemm(kn, m, n, k, math.Float32frombits(math.MaxUint32), half(false, ones, k), half(false, ones, n), beta, half(false, c, n))
+			for x, v := range c {
+				if f := v.Float32(); f == f {
+					t.Fatalf("%s: with beta %v element (%d, %d) of a product with NaN is %v", name, beta, x/n, x%n, f)
+				}
+			}
+		}
+	}
+}
+
 func TestBatchOfHalves(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	r := rand.New(rand.NewPCG(9, 9))

@@ -21,13 +21,14 @@ func tile[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rs
 	if unsafe.Sizeof(alpha) == 4 {
 		if kn.depth() == 2 {
 			tileBF16AVX512(rows, cols, k, (*uint32)(pa), rsa*4, csa*4, (*uint32)(pb), rsb*4, (*float32)(pc), ldc*4, float32(alpha),
-				float32(beta), (*float32)(pf), (*float32)(pn), more.ld*4, more.step*4, more.n, more.half)
+				float32(beta), (*float32)(pf), (*float32)(pn), more.ld*4, more.step*4, more.n, more.half, nil)
 			return
 		}
 		pa, pb, pc, pf, pn := (*float32)(pa), (*float32)(pb), (*float32)(pc), (*float32)(pf), (*float32)(pn)
 		alpha, beta := float32(alpha), float32(beta)
 		if kn.level >= simd.AVX512 {
-			tileF32AVX512(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta, pf, pn, more.ld*4, more.step*4, more.n, more.half)
+			tileF32AVX512(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta, pf, pn, more.ld*4, more.step*4, more.n, more.half,
+				nil)
 		} else {
 			tileF32AVX2(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta, pf, pn, more.ld*4, more.step*4, more.n, more.half)
 		}

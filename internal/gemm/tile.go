@@ -17,6 +17,7 @@ type kernel struct {
 	fused      bool      // plain Go fuses multiply-adds too, for the same bits on every machine
 	tiles      tilesFunc // if not nil, does the tiles of a panel of B at once
 	halfB      halfBFunc // if not nil, is a tile of a B of bfloat16 that is not packed
+	halfC      halfCFunc // if not nil, is a tile of a C of bfloat16
 	pairs      *kernel   // the same with pairwise sums, see package pairwise
 	leaves     *kernel   // if not nil, sums over k are pairwise, and this is the kernel of their leaves
 }
@@ -27,6 +28,15 @@ type tilesFunc func(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta f
 
 // A halfBFunc is the function tile for A of float32 and B of bfloat16, with nothing to add to the sums.
 type halfBFunc func(rows, cols, k int, a []float32, rsa, csa int, b []dtype.BF16, rsb int, c []float32, ldc int, alpha, beta float32)
+
+// A halfCFunc is the function tile for a C of bfloat16 that is only written, with nothing to add to the sums.
+type halfCFunc func(rows, cols, k int, a []float32, rsa, csa int, b []float32, rsb int, c []dtype.BF16, ldc int, alpha float32)
+
+// The most rows and the columns of a tile of few rows, as in the generator.
+const (
+	fewRows = 4
+	fewCols = 16
+)
 
 // tilePairs is how many pairs of k a tile register of AMX has: so many steps are taken at once.
 const tilePairs = 16
@@ -57,6 +67,9 @@ func tileOf(level simd.Level, size int) kernel {
 	switch level {
 	case simd.AVX512, simd.AVX512BF16, simd.AMX:
 		kn := kernel{level: simd.AVX512, rows: 14, cols: 128 / size}
+		if size == 4 {
+			kn.halfC = tileHalfC
+		}
 		if size == 4 && level == simd.AVX512 {
 			kn.halfB = tileHalfB
 		}
@@ -78,7 +91,7 @@ func halvesKernelFor(level simd.Level) *kernel {
 	kn := kernelFor(level, 4)
 	switch level {
 	case simd.AVX512BF16:
-		kn.level = level
+		kn.level, kn.halfC = level, tilePairsHalfC
 	case simd.AMX:
 		kn = &kernel{level: level, rows: 32, cols: 32, tiles: tilesAMX}
 	}

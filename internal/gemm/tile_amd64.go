@@ -4,10 +4,10 @@
 
 package gemm
 
-// tileF32AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it.
+// tileF32AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it. If narrow is not nil, C is there, of bfloat16, and only written: beta is 0.
 //
 //go:noescape
-func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
+func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)
 
 // tileF64AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 16 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it.
 //
@@ -24,12 +24,12 @@ func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *flo
 //go:noescape
 func tileF64AVX2(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64, first *float64, next *float64, lds int, step int, n int, half int)
 
-// tileBF16AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0 pairs; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it.
+// tileBF16AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0 pairs; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it. If narrow is not nil, C is there, of bfloat16, and only written: beta is 0.
 //
 //go:noescape
-func tileBF16AVX512(rows int, cols int, k int, a *uint32, rsa int, csa int, b *uint32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
+func tileBF16AVX512(rows int, cols int, k int, a *uint32, rsa int, csa int, b *uint32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)
 
-// tileF32BF16AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it.
+// tileF32BF16AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it. If narrow is not nil, C is there, of bfloat16, and only written: beta is 0.
 //
 //go:noescape
-func tileF32BF16AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *uint16, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
+func tileF32BF16AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *uint16, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)

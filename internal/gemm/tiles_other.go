@@ -13,3 +13,12 @@ func tilesAMX(int, int, int, []float32, []float32, []float32, int, float32, floa
 func tileHalfB(int, int, int, []float32, int, int, []dtype.BF16, int, []float32, int, float32, float32) {
 	panic("gemm: AVX-512 is not of this machine")
 }
+
+// tileHalfC and tilePairsHalfC are none of these machines'.
+func tileHalfC(int, int, int, []float32, int, int, []float32, int, []dtype.BF16, int, float32) {
+	panic("gemm: AVX-512 is not of this machine")
+}
+
+func tilePairsHalfC(int, int, int, []float32, int, int, []float32, int, []dtype.BF16, int, float32) {
+	panic("gemm: AVX-512 BF16 is not of this machine")
+}

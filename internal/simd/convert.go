@@ -70,8 +70,14 @@ func ToBF16(dst []dtype.BF16, src []float32) {
 }
 
 func (m Mode) toBF16(dst []dtype.BF16, src []float32) {
-	n := m.whole(toBF16Kernel, len(dst))
-	for i := 0; i < n; i += chunk {
+	const row = 32
+	done := 0
+	if m.has(toRowsBF16Kernel) {
+		done = len(dst) &^ (row - 1)
+		m.toRowsBF16(dst, row, src, row, done/row, row)
+	}
+	n := done + m.whole(toBF16Kernel, len(dst)-done)
+	for i := done; i < n; i += chunk {
 		toBF16Vec(m.wide(), (*uint16)(&dst[i]), &src[i], min(chunk, n-i))
 	}
 	for i, v := range src[n:] {

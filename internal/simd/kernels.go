@@ -66,6 +66,7 @@ const (
 	transposeBF16Kernel
 	zipRowsKernel
 	fromRowsBF16Kernel
+	toRowsBF16Kernel
 	prefetchLinesKernel
 
 	kernels // how many there are

@@ -87,6 +87,8 @@ func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, ro
 	panic(noKernel)
 }
 
+func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 
 func copyNonTemporal(dst *byte, src *byte) { panic(noKernel) }

@@ -149,3 +149,34 @@ func (m Mode) fromRowsBF16(dst []float32, dstStep int, src []dtype.BF16, srcStep
 		}
 	}
 }
+
+// ToRowsBF16 rounds rows of n elements as ToBF16 does:
+//
+//	dst[i*dstStep+j] = src[i*srcStep+j]    i < rows, j < n
+//
+// The rows of dst must not overlap.
+func ToRowsBF16(dst []dtype.BF16, dstStep int, src []float32, srcStep, rows, n int) {
+	if rows == 0 || n == 0 {
+		return
+	}
+	checkRows("ToRowsBF16", "dst", len(dst), dstStep, rows, n)
+	checkRows("ToRowsBF16", "src", len(src), srcStep, rows, n)
+	ordinary.toRowsBF16(dst, dstStep, src, srcStep, rows, n)
+}
+
+func (m Mode) toRowsBF16(dst []dtype.BF16, dstStep int, src []float32, srcStep, rows, n int) {
+	if !m.has(toRowsBF16Kernel) {
+		for i := range rows {
+			m.toBF16(dst[i*dstStep:][:n], src[i*srcStep:][:n])
+		}
+		return
+	}
+	const most = 32 // elements of a row in one call
+	const each = callBytes / (4 * most)
+	d, s := bytes(dst), bytes(src)
+	for i := 0; i < rows; i += each {
+		for j := 0; j < n; j += most {
+			toRowsBF16Vec(&d[2*(i*dstStep+j)], 2*dstStep, &s[4*(i*srcStep+j)], 4*srcStep, min(most, n-j), min(each, rows-i))
+		}
+	}
+}

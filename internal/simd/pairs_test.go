@@ -9,8 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
-// TestPairs compares zipped rows, turned pairs, widened rows and widened turned rows with their loops, all of dst, what lies
-// between its rows too.
+// TestPairs compares zipped rows, turned pairs, widened rows, widened turned rows and rounded rows with their loops, all of
+// dst, what lies between its rows too.
 func TestPairs(t *testing.T) {
 	number := func(i int) dtype.BF16 { return dtype.BF16(i * 40503) }
 	sizes := []int{0, 1, 2, 3, 7, 8, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130, 257}
@@ -71,8 +71,32 @@ func TestPairs(t *testing.T) {
 			if l.transposeBF16(wide, step, src, srcStep, rows, n); !slices.EqualFunc(wide, wantWide, sameBits) {
 				t.Fatalf("%v: %d rows of %d, %d and %d apart: turned and widened wrong", l, rows, n, srcStep, step)
 			}
+			step = n + r.IntN(3)*r.IntN(20)
+			wide = filled(r.IntN(40), max(0, (rows-1)*srcStep+n), func(int) float32 { return rounding(r) })
+			dst = filled(r.IntN(40), max(0, (rows-1)*step+n)+1, number)
+			want = slices.Clone(dst)
+			for i := range rows {
+				for j := range n {
+					want[i*step+j] = dtype.ToBF16(wide[i*srcStep+j])
+				}
+			}
+			if l.toRowsBF16(dst, step, wide, srcStep, rows, n); !slices.Equal(dst, want) {
+				t.Fatalf("%v: %d rows of %d, %d and %d apart: rounded wrong", l, rows, n, srcStep, step)
+			}
 		}
 	}
+}
+
+// rounding returns a number of any bits, or one whose lower half is about where the rounding turns, or a NaN or infinity.
+func rounding(r *rand.Rand) float32 {
+	b := r.Uint32()
+	switch r.IntN(3) {
+	case 0:
+		b = b&^0xffff | uint32(0x7fff+r.IntN(4))
+	case 1:
+		b |= 0x7f800000
+	}
+	return math.Float32frombits(b)
 }
 
 // TestLongRowsAreWidened has rows longer than one call of assembly takes.

@@ -33,3 +33,8 @@ func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
 //
 //go:noescape
 func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, srcAhead int, n int, rows int)
+
+// toRowsBF16Vec rounds rows > 0 rows of n elements to bfloat16, 0 < n ≤ 32; steps are in bytes.
+//
+//go:noescape
+func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)

@@ -1973,3 +1973,110 @@ next:
 	JNE  row
 	VZEROUPPER
 	RET
+
+// func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
+// Requires: AVX, AVX512BW, AVX512F, BMI2
+TEXT ·toRowsBF16Vec(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), DI
+	MOVQ         dstStep+8(FP), R8
+	MOVQ         src+16(FP), SI
+	MOVQ         srcStep+24(FP), R9
+	MOVQ         n+32(FP), DX
+	MOVQ         rows+40(FP), CX
+	VMOVDQU64    upperHalves<>+0(SB), Z31
+	MOVL         $0x00007fff, AX
+	VPBROADCASTD AX, Z27
+	MOVL         $0x00008000, AX
+	VPBROADCASTD AX, Z28
+	MOVL         $0x00010000, AX
+	VPBROADCASTD AX, Z29
+	MOVL         $0x00400000, AX
+	VPBROADCASTD AX, Z30
+	CMPQ         DX, $0x20
+	JNE          part
+
+whole:
+	VMOVUPS   (SI), Z0
+	VMOVUPS   64(SI), Z1
+	VPTESTMD  Z29, Z0, K1
+	VCMPPS    $0x03, Z0, Z0, K2
+	VPADDD    Z27, Z0, Z2
+	VPADDD    Z28, Z0, K1, Z2
+	VPORD     Z30, Z0, K2, Z2
+	VPTESTMD  Z29, Z1, K3
+	VCMPPS    $0x03, Z1, Z1, K4
+	VPADDD    Z27, Z1, Z3
+	VPADDD    Z28, Z1, K3, Z3
+	VPORD     Z30, Z1, K4, Z3
+	VPERMT2W  Z3, Z31, Z2
+	VMOVDQU64 Z2, (DI)
+	ADDQ      R9, SI
+	ADDQ      R8, DI
+	DECQ      CX
+	JNE       whole
+	VZEROUPPER
+	RET
+
+part:
+	MOVL  $0xffffffff, AX
+	BZHIL DX, AX, AX
+	KMOVD AX, K5
+	KMOVW AX, K6
+	SHRL  $0x10, AX
+	KMOVW AX, K7
+
+partRow:
+	VMOVUPS.Z (SI), K6, Z0
+	VMOVUPS.Z 64(SI), K7, Z1
+	VPTESTMD  Z29, Z0, K1
+	VCMPPS    $0x03, Z0, Z0, K2
+	VPADDD    Z27, Z0, Z2
+	VPADDD    Z28, Z0, K1, Z2
+	VPORD     Z30, Z0, K2, Z2
+	VPTESTMD  Z29, Z1, K3
+	VCMPPS    $0x03, Z1, Z1, K4
+	VPADDD    Z27, Z1, Z3
+	VPADDD    Z28, Z1, K3, Z3
+	VPORD     Z30, Z1, K4, Z3
+	VPERMT2W  Z3, Z31, Z2
+	VMOVDQU16 Z2, K5, (DI)
+	ADDQ      R9, SI
+	ADDQ      R8, DI
+	DECQ      CX
+	JNE       partRow
+	VZEROUPPER
+	RET
+
+DATA upperHalves<>+0(SB)/2, $0x0001
+DATA upperHalves<>+2(SB)/2, $0x0003
+DATA upperHalves<>+4(SB)/2, $0x0005
+DATA upperHalves<>+6(SB)/2, $0x0007
+DATA upperHalves<>+8(SB)/2, $0x0009
+DATA upperHalves<>+10(SB)/2, $0x000b
+DATA upperHalves<>+12(SB)/2, $0x000d
+DATA upperHalves<>+14(SB)/2, $0x000f
+DATA upperHalves<>+16(SB)/2, $0x0011
+DATA upperHalves<>+18(SB)/2, $0x0013
+DATA upperHalves<>+20(SB)/2, $0x0015
+DATA upperHalves<>+22(SB)/2, $0x0017
+DATA upperHalves<>+24(SB)/2, $0x0019
+DATA upperHalves<>+26(SB)/2, $0x001b
+DATA upperHalves<>+28(SB)/2, $0x001d
+DATA upperHalves<>+30(SB)/2, $0x001f
+DATA upperHalves<>+32(SB)/2, $0x0021
+DATA upperHalves<>+34(SB)/2, $0x0023
+DATA upperHalves<>+36(SB)/2, $0x0025
+DATA upperHalves<>+38(SB)/2, $0x0027
+DATA upperHalves<>+40(SB)/2, $0x0029
+DATA upperHalves<>+42(SB)/2, $0x002b
+DATA upperHalves<>+44(SB)/2, $0x002d
+DATA upperHalves<>+46(SB)/2, $0x002f
+DATA upperHalves<>+48(SB)/2, $0x0031
+DATA upperHalves<>+50(SB)/2, $0x0033
+DATA upperHalves<>+52(SB)/2, $0x0035
+DATA upperHalves<>+54(SB)/2, $0x0037
+DATA upperHalves<>+56(SB)/2, $0x0039
+DATA upperHalves<>+58(SB)/2, $0x003b
+DATA upperHalves<>+60(SB)/2, $0x003d
+DATA upperHalves<>+62(SB)/2, $0x003f
+GLOBL upperHalves<>(SB), RODATA|NOPTR, $64

@@ -32,6 +32,7 @@ var rowKernels = []struct {
 	{"transposeBF16Vec", transposeSignature, transposeBF16},
 	{"zipRowsVec", zipRowsSignature, zipRows},
 	{"fromRowsBF16Vec", fromRowsSignature, fromRowsBF16},
+	{"toRowsBF16Vec", zipRowsSignature, toRowsBF16},
 }
 
 const (
@@ -470,4 +471,58 @@ func fromRowsBF16(c *build.Context, name string) {
 	vector(lanes, reg.K2)
 	c.Label("next")
 	nextRow(c, dst, dstStep, src, srcStep, rows, "row")
+}
+
+// toRowsBF16 rounds rows of up to two vectors to bfloat16. To each number it adds just under half of the last place
+// kept, and a whole half if that place is odd; a NaN is made quiet instead, for it might overflow to infinity. The upper
+// halves are what is left.
+func toRowsBF16(c *build.Context, name string) {
+	rowFunction(c, name, zipRowsSignature, "rounds rows > 0 rows of n elements to bfloat16, 0 < n ≤ 32; steps are in bytes.")
+	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
+	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "rows", rows)
+	const lanes = 16
+	upper := upperHalves(c)
+	under, half, place, quiet, halves := zmm[27], zmm[28], zmm[29], zmm[30], zmm[31]
+	c.VMOVDQU64(upper, halves)
+	for _, k := range []struct {
+		bits uint32
+		v    reg.VecPhysical
+	}{{0x7fff, under}, {0x8000, half}, {0x10000, place}, {0x400000, quiet}} {
+		c.MOVL(operand.U32(k.bits), reg.EAX)
+		c.VPBROADCASTD(reg.EAX, k.v)
+	}
+	round := func(v, r reg.VecPhysical, odd, nan reg.OpmaskPhysical) {
+		c.VPTESTMD(place, v, odd)
+		c.VCMPPS(operand.Imm(3), v, v, nan)
+		c.VPADDD(under, v, r)
+		c.VPADDD(half, v, odd, r)
+		c.VPORD(quiet, v, nan, r)
+	}
+	loop := func(label string, load func(), store func()) {
+		c.Label(label)
+		load()
+		round(zmm[0], zmm[2], reg.K1, reg.K2)
+		round(zmm[1], zmm[3], reg.K3, reg.K4)
+		c.VPERMT2W(zmm[3], halves, zmm[2])
+		store()
+		nextRow(c, dst, dstStep, src, srcStep, rows, label)
+	}
+	first, second, to := operand.Mem{Base: src}, operand.Mem{Base: src, Disp: 4 * lanes}, operand.Mem{Base: dst}
+	c.CMPQ(n, operand.Imm(2*lanes))
+	c.JNE(operand.LabelRef("part"))
+	loop("whole", func() {
+		c.VMOVUPS(first, zmm[0])
+		c.VMOVUPS(second, zmm[1])
+	}, func() { c.VMOVDQU64(zmm[2], to) })
+	c.Label("part")
+	c.MOVL(operand.U32(0xffffffff), reg.EAX)
+	c.BZHIL(n.As32(), reg.EAX, reg.EAX)
+	c.KMOVD(reg.EAX, reg.K5)
+	c.KMOVW(reg.EAX, reg.K6)
+	c.SHRL(operand.Imm(lanes), reg.EAX)
+	c.KMOVW(reg.EAX, reg.K7)
+	loop("partRow", func() {
+		c.VMOVUPS_Z(first, reg.K6, zmm[0])
+		c.VMOVUPS_Z(second, reg.K7, zmm[1])
+	}, func() { c.VMOVDQU16(zmm[2], reg.K5, to) })
 }

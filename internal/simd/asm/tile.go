@@ -22,9 +22,20 @@ func tiles(c *build.Context) {
 	for bits := 32; bits <= 64; bits *= 2 {
 		lanes[bits] = laneNumbers(c, bits)
 	}
+	halves := upperHalves(c)
 	for _, s := range isas {
-		tile(c, s, lanes[s.bits])
+		tile(c, s, lanes[s.bits], halves)
 	}
+}
+
+// upperHalves emits the numbers of the upper halves of elements of 32 bits in two vectors of AVX-512.
+func upperHalves(c *build.Context) operand.Mem {
+	m := c.StaticGlobal("upperHalves")
+	c.DataAttributes(attr.RODATA | attr.NOPTR)
+	for i := range 32 {
+		c.AddDatum(2*i, operand.U16(uint16(2*i+1)))
+	}
+	return m
 }
 
 // lanesOf is what laneNumbers emitted before.
@@ -81,19 +92,20 @@ func rowA(r int) operand.Mem {
 	return m
 }
 
-func tile(c *build.Context, s isa, lanes operand.Mem) {
+func tile(c *build.Context, s isa, lanes, halves operand.Mem) {
 	name := "tile" + s.mark() + s.name
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%s, rsa, csa int, b *%s, rsb int, c *%[3]s, ldc int, alpha, beta %[3]s, "+
-		"first, next *%[3]s, lds, step, n, half int)", s.factor(), s.factorB(), s.typ()))
+		"first, next *%[3]s, lds, step, n, half int%[4]s)", s.factor(), s.factorB(), s.typ(), s.narrowParam()))
 	k := "k > 0"
 	if s.pairs {
 		k += " pairs"
 	}
 	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and %s; strides are in bytes. "+
 		"To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. "+
-		"If half > 0, the sum of so many k is written to first, and the tile's own begins after it.", name, s.rows, 2*s.lanes, k))
+		"If half > 0, the sum of so many k is written to first, and the tile's own begins after it.%s",
+		name, s.rows, 2*s.lanes, k, s.narrowDoc()))
 	c.Pragma("noescape")
 
 	c.Load(c.Param("a"), base[0])
@@ -107,6 +119,11 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	c.Load(c.Param("k"), counter)
 	c.Label("halved")
 	c.Load(c.Param("c"), cRow)
+	if s.narrows() {
+		c.Load(c.Param("narrow"), scratch)
+		c.TESTQ(scratch, scratch)
+		c.CMOVQNE(scratch, cRow)
+	}
 	c.Load(c.Param("ldc"), ldc)
 	c.LEAQ(operand.Mem{Base: rsa, Index: rsa, Scale: 2}, rsa3)
 	c.LEAQ(operand.Mem{Base: rsa, Index: rsa, Scale: 4}, scratch)
@@ -121,7 +138,7 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	c.JNE(operand.LabelRef("part"))
 	c.CMPQ(ahead, operand.Imm(uint64(s.rows)))
 	c.JNE(operand.LabelRef("part"))
-	section(c, s, s.rows, 2, true)
+	section(c, s, s.rows, 2, true, halves)
 	c.Label("part")
 	c.CMPQ(scratch, operand.Imm(uint64(s.lanes)))
 	c.JLE(operand.LabelRef("narrow"))
@@ -138,10 +155,10 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 			c.CMPQ(scratch, operand.Imm(uint64(r)))
 			c.JE(operand.LabelRef(fmt.Sprintf("rows%dx%d", r, vectors)))
 		}
-		section(c, s, 1, vectors, false)
+		section(c, s, 1, vectors, false, halves)
 		for r := s.rows; r > 1; r-- {
 			c.Label(fmt.Sprintf("rows%dx%d", r, vectors))
-			section(c, s, r, vectors, false)
+			section(c, s, r, vectors, false, halves)
 		}
 	}
 }
@@ -173,7 +190,7 @@ func maskBelow(c *build.Context, n reg.GPPhysical, bits int, lanes operand.Mem) 
 
 // section is the loop over k and the update of C for one number of rows and of
 // vectors. In a whole tile no column is missing: a masked store takes long on some processors.
-func section(c *build.Context, s isa, rows, vectors int, whole bool) {
+func section(c *build.Context, s isa, rows, vectors int, whole bool, halves operand.Mem) {
 	label := func(what string) string { return fmt.Sprintf("%s%dx%d", what, rows, vectors) }
 	last := vectors - 1
 	if whole {
@@ -302,6 +319,10 @@ func section(c *build.Context, s isa, rows, vectors int, whole bool) {
 	}
 	s.end(c)
 	c.Label(label("store"))
+	if s.narrows() {
+		c.CMPQ(address(c, "narrow"), operand.Imm(0))
+		c.JNE(operand.LabelRef(label("narrow")))
+	}
 	for r := range rows {
 		for v := range vectors {
 			s.storeLast(c, v == last, acc(r, v), operand.Mem{Base: cRow, Disp: v * s.lanes * s.size()})
@@ -311,6 +332,74 @@ func section(c *build.Context, s isa, rows, vectors int, whole bool) {
 		}
 	}
 	s.end(c)
+	if s.narrows() {
+		c.Label(label("narrow"))
+		narrow(c, s, rows, vectors, whole, acc, halves)
+		s.end(c)
+	}
+}
+
+// narrows reports whether the tile can write C in bfloat16; then it has a parameter that says so.
+func (s isa) narrows() bool { return s.wide && s.bits == 32 }
+
+func (s isa) narrowParam() string {
+	if s.narrows() {
+		return ", narrow *uint16"
+	}
+	return ""
+}
+
+func (s isa) narrowDoc() string {
+	if s.narrows() {
+		return " If narrow is not nil, C is there, of bfloat16, and only written: beta is 0."
+	}
+	return ""
+}
+
+// narrow rounds a tile to bfloat16 and writes it to C. To each sum it adds just under half of the last place kept, and the
+// rest of the half if that place is odd; the upper half is what is left. A NaN stays as it is: an operation made it, so it
+// is quiet and its upper half a NaN.
+func narrow(c *build.Context, s isa, rows, vectors int, whole bool, acc func(r, v int) reg.VecPhysical, halves operand.Mem) {
+	upper, under, one, place := s.vec(28), s.vec(29), s.vec(30), s.vec(31)
+	number, odd, columns := reg.K2, reg.K3, reg.K1
+	bits := scratch.As32()
+	c.VMOVDQU64(halves, upper)
+	for _, k := range []struct {
+		bits uint32
+		v    reg.VecPhysical
+	}{{0x7fff, under}, {1, one}, {0x10000, place}} {
+		c.MOVL(operand.U32(k.bits), bits)
+		c.VPBROADCASTD(bits, k.v)
+	}
+	if vectors == 2 && !whole {
+		columns = reg.K4
+		c.KMOVW(reg.K1, bits)
+		c.SHLL(operand.Imm(uint64(s.lanes)), bits)
+		c.ORL(operand.U32(0xffff), bits)
+		c.KMOVD(bits, columns)
+	}
+	for r := range rows {
+		for v := range vectors {
+			sum := acc(r, v)
+			c.VCMPPS(operand.Imm(7), sum, sum, number)
+			c.VPTESTMD(place, sum, number, odd)
+			c.VPADDD(under, sum, number, sum)
+			c.VPADDD(one, sum, odd, sum)
+		}
+		low, high, to := acc(r, 0), acc(r, vectors-1), operand.Mem{Base: cRow}
+		c.VPERMT2W(high, upper, low)
+		switch {
+		case whole:
+			c.VMOVDQU64(low, to)
+		case vectors == 2:
+			c.VMOVDQU16(low, columns, to)
+		default:
+			c.VMOVDQU16(low.AsY(), columns, to)
+		}
+		if r < rows-1 {
+			c.ADDQ(ldc, cRow)
+		}
+	}
 }
 
 // loadLast loads a vector, under the mask if it is the last one of its row.
