@@ -143,7 +143,7 @@ func (r *Recording) where(at site) string {
 // number returns the Event.Number of call, the one in progress.
 func (c *Comm) number(call *Call) uint64 {
 	if !call.Kind.PointToPoint() {
-		return c.seq - c.messages
+		return c.seq - uint64(c.account.kinds[SendKind].Calls+c.account.kinds[RecvKind].Calls)
 	}
 	if c.numbers == nil {
 		c.numbers = map[messageKey]uint64{}
