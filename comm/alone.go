@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // OpenWindow makes a window with bytes of memory of this rank. All ranks call it; lengths are
@@ -47,6 +51,42 @@ func (c *Comm) library() string {
 	}
 	return fmt.Sprintf("%T", c.backend)
 }
+
+// A Tally counts calls that this rank makes alone where a lock of the caller's guards Add: an addition that
+// goroutines may make at once takes several times as long.
+type Tally [Kinds - PutKind]struct{ calls, bytes atomic.Uint64 }
+
+// Tally returns one for the communicator's Stats.
+func (i Internals) Tally() *Tally {
+	t := new(Tally)
+	i.c.account.mu.Lock()
+	defer i.c.account.mu.Unlock()
+	i.c.account.tallies = append(i.c.account.tallies, t)
+	return t
+}
+
+// EndTally ends a Tally, whose counts stay in the Stats.
+func (i Internals) EndTally(t *Tally) {
+	a := i.c.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tallies = slices.DeleteFunc(a.tallies, func(other *Tally) bool { return other == t })
+	for k := range t {
+		a.alone[k].calls.Add(int64(t[k].calls.Load()))
+		a.alone[k].bytes.Add(int64(t[k].bytes.Load()))
+	}
+}
+
+// Add counts a call of a kind.
+func (t *Tally) Add(kind Kind, bytes int) {
+	n := &t[kind-PutKind]
+	release.Store(&n.calls, n.calls.Load()+1)
+	release.Store(&n.bytes, n.bytes.Load()+uint64(bytes))
+}
+
+// Quiet reports whether a call on elements of b that this rank makes alone may do without Alone, and be
+// counted by a Tally: its elements have a DType, and nobody records calls.
+func (i Internals) Quiet(b Buffer) bool { return b.of == 0 && i.c.shared.recorder.Load() == nil }
 
 // Alone carries out a call of a kind that this rank makes alone, on memory of rank peer: it
 // counts it, and adds it to recordings. Its error is an *Error, but does not end the

@@ -48,7 +48,7 @@ const policy = `
 	internal/release   <
 	internal/object    <
 
-	comm          < internal/dtype internal/fold internal/mem internal/invariant internal/object internal/simd
+	comm          < internal/fold internal/mem internal/invariant internal/object internal/release internal/simd
 	internal/fold < internal/dtype internal/simd
 	comm/mem      < comm internal/deadlock
 	comm/standin  < comm/mem
