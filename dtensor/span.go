@@ -37,6 +37,9 @@ func (m *Mesh) Span(op string) Span {
 }
 
 func (e *engine) span(op string) Span {
+	if e.ops == nil && e.spanning {
+		return Span{}
+	}
 	s := &openSpan{eng: e, ops: e.ops}
 	if s.ops != nil {
 		s.ops.begin()
