@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
+	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/internal/release"
 )
 
@@ -123,19 +123,13 @@ func (c *Comm) failAlone(call *Call, err error) error {
 	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
 }
 
-// alone makes a call that one rank makes alone, and adds it to r and the recordings around it.
-func (r *Recording) alone(c *Comm, call *Call, do func() error) error {
-	e := Event{
-		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.elements(), Bytes: call.Bytes(),
-		Count: (call.Dst.Count + call.Src.Count) / call.width(), Comm: c.name, Size: c.size, Peer: -1, Cause: call.Cause,
+// beyond reports whether n bytes are more than this machine, or the control group of this
+// process, has with all swap.
+func beyond(n int) bool {
+	const little = 1 << 30 // no system call for what any machine has
+	if n <= little {
+		return false
 	}
-	if call.Root >= 0 && call.Root < c.size {
-		e.Peer = c.world[call.Root]
-	}
-	e.site.capture(2)
-	e.Start = time.Now()
-	e.Err = do()
-	e.Time = time.Since(e.Start)
-	r.add(&e)
-	return e.Err
+	m, err := mem.ReadMachine("")
+	return err == nil && n > m.Limit+m.Swap
 }

@@ -103,7 +103,7 @@ func (c *Call) DType() DType {
 // elements returns the name of the type of the elements.
 func (c *Call) elements() string {
 	if t := c.structType(); t != nil {
-		return t.name
+		return t.Name
 	}
 	if c.DType().Size() == 0 {
 		return ""
@@ -247,7 +247,7 @@ func (c *Call) checkOp(dt DType) error {
 func (c *Call) checkCounts(rank, size int) error {
 	s, d, n := c.Kind.Shape(), c.Dst.Count, c.Src.Count
 	if t := c.structType(); t != nil {
-		d, n = d/t.size, n/t.size
+		d, n = d/t.Size, n/t.Size
 	}
 	dst, src := s.Dst, s.Src
 	if s.Root == RootReceives && rank != c.Root {
