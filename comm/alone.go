@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"sync/atomic"
+
+	"github.com/gorun-spmd/gorun/internal/mem"
+	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // OpenWindow makes a window with bytes of memory of this rank. All ranks call it; lengths are
@@ -48,6 +52,42 @@ func (c *Comm) library() string {
 	return fmt.Sprintf("%T", c.backend)
 }
 
+// A Tally counts calls that this rank makes alone where a lock of the caller's guards Add: an addition that
+// goroutines may make at once takes several times as long.
+type Tally [Kinds - PutKind]struct{ calls, bytes atomic.Uint64 }
+
+// Tally returns one for the communicator's Stats.
+func (i Internals) Tally() *Tally {
+	t := new(Tally)
+	i.c.account.mu.Lock()
+	defer i.c.account.mu.Unlock()
+	i.c.account.tallies = append(i.c.account.tallies, t)
+	return t
+}
+
+// EndTally ends a Tally, whose counts stay in the Stats.
+func (i Internals) EndTally(t *Tally) {
+	a := i.c.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tallies = slices.DeleteFunc(a.tallies, func(other *Tally) bool { return other == t })
+	for k := range t {
+		a.alone[k].calls.Add(int64(t[k].calls.Load()))
+		a.alone[k].bytes.Add(int64(t[k].bytes.Load()))
+	}
+}
+
+// Add counts a call of a kind.
+func (t *Tally) Add(kind Kind, bytes int) {
+	n := &t[kind-PutKind]
+	release.Store(&n.calls, n.calls.Load()+1)
+	release.Store(&n.bytes, n.bytes.Load()+uint64(bytes))
+}
+
+// Quiet reports whether a call on elements of b that this rank makes alone may do without Alone, and be
+// counted by a Tally: its elements have a DType, and nobody records calls.
+func (i Internals) Quiet(b Buffer) bool { return b.of == 0 && i.c.shared.recorder.Load() == nil }
+
 // Alone carries out a call of a kind that this rank makes alone, on memory of rank peer: it
 // counts it, and adds it to recordings. Its error is an *Error, but does not end the
 // communicator. It may be called at any time from any goroutine.
@@ -83,19 +123,13 @@ func (c *Comm) failAlone(call *Call, err error) error {
 	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
 }
 
-// alone makes a call that one rank makes alone, and adds it to r and the recordings around it.
-func (r *Recording) alone(c *Comm, call *Call, do func() error) error {
-	e := Event{
-		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.elements(), Bytes: call.Bytes(),
-		Count: (call.Dst.Count + call.Src.Count) / call.width(), Comm: c.name, Size: c.size, Peer: -1, Cause: call.Cause,
+// beyond reports whether n bytes are more than this machine, or the control group of this
+// process, has with all swap.
+func beyond(n int) bool {
+	const little = 1 << 30 // no system call for what any machine has
+	if n <= little {
+		return false
 	}
-	if call.Root >= 0 && call.Root < c.size {
-		e.Peer = c.world[call.Root]
-	}
-	e.site.capture(2)
-	e.Start = time.Now()
-	e.Err = do()
-	e.Time = time.Since(e.Start)
-	r.add(&e)
-	return e.Err
+	m, err := mem.ReadMachine("")
+	return err == nil && n > m.Limit+m.Swap
 }

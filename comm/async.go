@@ -153,6 +153,13 @@ func (c *Comm) progress() {
 
 // drain returns when the queue is empty. It is cheap when it is.
 func (c *Comm) drain() {
+	if c.queue.length.Load() != 0 {
+		c.waitAll()
+	}
+}
+
+// waitAll is drain when the queue is not empty.
+func (c *Comm) waitAll() {
 	for c.queue.length.Load() != 0 {
 		c.queue.mu.Lock()
 		last := c.queue.last

@@ -177,11 +177,15 @@ type NumberlessBackend interface {
 
 // carrier returns the backend, or what Wrap has put around it.
 func (c *Comm) carrier() Backend {
-	wrap := c.shared.wrap.Load()
-	if wrap == nil {
+	if c.shared.wrap.Load() == nil {
 		return c.backend
 	}
-	if c.wrap != wrap {
+	return c.wrapper()
+}
+
+// wrapper returns what Wrap has put around the backend, which it has.
+func (c *Comm) wrapper() Backend {
+	if wrap := c.shared.wrap.Load(); c.wrap != wrap {
 		c.wrap, c.wrapped = wrap, (*wrap)(c.backend, c.world)
 	}
 	return c.wrapped

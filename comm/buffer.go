@@ -1,6 +1,10 @@
 package comm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm/internal/structs"
+)
 
 // A Buffer is contiguous memory on one rank. The zero Buffer is empty and has no type: a rank
 // passes it for a buffer that its part of a call does not use.
@@ -8,7 +12,7 @@ type Buffer struct {
 	Ptr   unsafe.Pointer
 	Count int // elements
 	DType DType
-	of    structID // the type of the elements if they have no DType, else 0; Count is then in bytes
+	of    structs.ID // the type of the elements if they have no DType, else 0; Count is then in bytes
 }
 
 // Bytes returns the size of the buffer.

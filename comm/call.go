@@ -49,7 +49,7 @@ type Call struct {
 	Cause                string // the operator and step that made the call, for statistics and traces
 	Facts                uint32 // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
 	Check                bool   // a check that users may turn off: Stats and recordings leave it out
-	overlap              bool   // Dst and Src overlap, as a call in place may
+	special              uint8  // what a backend may not take as it is, as check finds it: hasRows, ofStructs and overlaps, see Comm.adapt
 	site                 *site  // where an asynchronous call was started, or see At; nil: where the call is made
 	queue                *queue // the queue of an asynchronous call; nil: the call blocks
 	whole                int    // elements of the longest part of the call that Piece divided; 0: this is no piece
@@ -57,6 +57,13 @@ type Call struct {
 
 	places func(rank int) (a, b int) // see Places
 }
+
+// The bits of Call.special.
+const (
+	hasRows   = 1 << iota // DstRows or SrcRows
+	ofStructs             // elements without a DType
+	overlaps              // Dst and Src overlap, as a call in place may
+)
 
 // Places returns a function that says which two numbers each rank hands in to a Split, where this
 // rank knows them; else nil. It is for a backend that answers for ranks: see package comm/standin.
@@ -96,7 +103,7 @@ func (c *Call) DType() DType {
 // elements returns the name of the type of the elements.
 func (c *Call) elements() string {
 	if t := c.structType(); t != nil {
-		return t.name
+		return t.Name
 	}
 	if c.DType().Size() == 0 {
 		return ""
@@ -199,6 +206,7 @@ func (c *Call) check(rank, size int) error {
 		}
 	}
 	if dst.of|src.of != 0 {
+		c.special |= ofStructs
 		if err := c.checkElements(); err != nil {
 			return err
 		}
@@ -210,6 +218,7 @@ func (c *Call) check(rank, size int) error {
 		return fmt.Errorf("dst has %d elements at %v and src %d at %v; give both memory", dst.Count, dst.Ptr, src.Count, src.Ptr)
 	}
 	if c.rows() {
+		c.special |= hasRows
 		if err := c.checkRows(); err != nil {
 			return err
 		}
@@ -238,7 +247,7 @@ func (c *Call) checkOp(dt DType) error {
 func (c *Call) checkCounts(rank, size int) error {
 	s, d, n := c.Kind.Shape(), c.Dst.Count, c.Src.Count
 	if t := c.structType(); t != nil {
-		d, n = d/t.size, n/t.size
+		d, n = d/t.Size, n/t.Size
 	}
 	dst, src := s.Dst, s.Src
 	if s.Root == RootReceives && rank != c.Root {

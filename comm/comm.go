@@ -23,14 +23,13 @@ type Comm struct {
 	backend    Backend
 	queue      queue
 
-	account  *account // its lock is held during a call, and guards what follows
-	call     Call     // the call in progress; it is kept here so that a call allocates nothing
-	simple   Call     // the call in progress when it came from do; Func, counts and rows stay zero
-	second   Call     // beside call, the Recv of a SendRecv
-	seq      uint64   // calls made
-	messages uint64   // how many of the calls were Send or Recv
-	splits   int      // communicators made from this one
-	err      error    // the first error; sticky
+	account *account // its lock is held during a call, and guards what follows
+	call    Call     // the call in progress; it is kept here so that a call allocates nothing
+	simple  Call     // the call in progress when it came from do; Func, counts and rows stay zero
+	second  Call     // beside call, the Recv of a SendRecv
+	seq     uint64   // calls made
+	splits  int      // communicators made from this one
+	err     error    // the first error; sticky
 
 	wrap    *func(Backend, []int) Backend // the function that made wrapped; nil: none has
 	wrapped Backend
@@ -113,9 +112,8 @@ func (c *Comm) Do(ctx context.Context, call Call) error {
 	}
 	c.drain()
 	c.account.mu.Lock()
-	defer c.account.mu.Unlock()
 	c.call = call
-	return c.run(ctx, &c.call)
+	return c.finish(ctx, &c.call)
 }
 
 // do is Do for calls that have neither counts nor a Func. It sets the fields of c.simple one
@@ -126,10 +124,20 @@ func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buff
 	}
 	c.drain()
 	c.account.mu.Lock()
-	defer c.account.mu.Unlock()
 	call := &c.simple
 	call.Kind, call.Op, call.Root = kind, op, root
 	call.Dst, call.Src = dst, src
+	if c.size > 1 || c.shared.recorder.Load() != nil || c.shared.wrap.Load() != nil {
+		return c.finish(ctx, call)
+	}
+	err := c.run(ctx, call) // nothing in it panics, and to defer would take a sixth of the time
+	c.account.mu.Unlock()
+	return err
+}
+
+// finish runs a call and unlocks c, also when a backend, a Func or an observer panics.
+func (c *Comm) finish(ctx context.Context, call *Call) error {
+	defer c.account.mu.Unlock()
 	return c.run(ctx, call)
 }
 
@@ -155,18 +163,12 @@ func noComm(call *Call) error {
 // run carries out call, which is c.call or c.simple.
 func (c *Comm) run(ctx context.Context, call *Call) error {
 	c.seq++
-	if call.Kind.PointToPoint() {
-		c.messages++
-	}
 	if c.err != nil {
 		return c.fail(call, fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
 	}
 	err := call.check(c.rank, c.size)
-	if err == nil && call.rows() && !c.Internals().SupportsRows() {
-		err = errors.New("this communicator takes no DstRows and SrcRows; pack the parts one after another, see comm.Internals.SupportsRows")
-	}
-	if err == nil && call.overlap {
-		err = c.separate(call)
+	if err == nil && call.special != 0 {
+		err = c.adapt(call)
 	}
 	if err != nil {
 		c.backend.Abort(fmt.Errorf("%v: %w", call, err))
@@ -178,19 +180,36 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 			return c.fail(call, err)
 		}
 	}
-	if call.Dst.of|call.Src.of != 0 {
-		call.countBytes(&c.counts)
-	}
+	var r *Recording
 	if !call.Check {
 		c.account.add(call)
+		r = c.shared.recorder.Load()
 	}
-	if r := c.shared.recorder.Load(); r != nil && !call.Check {
+	if r != nil {
 		err = r.observe(c, call, func() error { return c.carrier().Do(ctx, call) })
 	} else {
 		err = c.carrier().Do(ctx, call)
 	}
 	if err != nil {
 		return c.fail(call, err)
+	}
+	return nil
+}
+
+// adapt makes of a special call, which was checked, one that the backend takes.
+func (c *Comm) adapt(call *Call) error {
+	special := call.special
+	call.special = 0
+	if special&hasRows != 0 && !c.Internals().SupportsRows() {
+		return errors.New("this communicator takes no DstRows and SrcRows; pack the parts one after another, see comm.Internals.SupportsRows")
+	}
+	if special&overlaps != 0 {
+		if err := c.separate(call); err != nil {
+			return err
+		}
+	}
+	if special&ofStructs != 0 {
+		call.countBytes(&c.counts)
 	}
 	return nil
 }

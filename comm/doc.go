@@ -64,5 +64,5 @@
 // A program does not need what follows. For backends: the interfaces whose names end in
 // Backend or Memory, the methods of Call and Kind, Fingerprint, Layout, Part, Party, PartyText, Pattern,
 // Root, Shape, and the functions Cancelled, Circle, Contiguous, CopyParts, Late and Mismatch.
-// For packages that build on comm: Internals and CheckKey.
+// For packages that build on comm: Internals, Tally and CheckKey.
 package comm

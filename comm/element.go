@@ -2,14 +2,10 @@ package comm
 
 import (
 	"fmt"
-	"hash/fnv"
-	"math"
 	"reflect"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/comm/internal/structs"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
@@ -49,68 +45,6 @@ const (
 	Complex128 = dtype.Complex128
 )
 
-// A structType is an element type that has no DType: a struct or an array. Its elements are
-// moved as bytes.
-type structType struct {
-	name    string // "main.Particle"
-	size    int    // bytes
-	hash    uint32 // of name and size
-	problem error  // why its values cannot be moved; nil: they can
-}
-
-// A structID is the number of a structType, from 1. A Buffer has it in place of a pointer, so
-// that it stays small.
-type structID uint16
-
-// structs has the struct types that were used, in this process: facts that never change, kept
-// because it takes a microsecond to find them.
-var structs struct {
-	ids sync.Map // structID by reflect.Type
-	mu  sync.Mutex
-	all atomic.Pointer[[]*structType] // by structID-1
-}
-
-// get returns the type with a number.
-func (id structID) get() *structType { return (*structs.all.Load())[id-1] }
-
-// structOf returns the number of t.
-func structOf(t reflect.Type) structID {
-	if id, ok := structs.ids.Load(t); ok {
-		return id.(structID)
-	}
-	s := &structType{name: t.String(), size: max(1, int(t.Size())), hash: hashName(t.String(), int(t.Size()))}
-	if path := pointerIn(t); path != "" {
-		s.problem = fmt.Errorf("%s holds a pointer (%s), which means nothing on another rank; "+
-			"use numbers and arrays of numbers, or move the value by BroadcastObject, GatherObjects or AllGatherObjects", s.name, path)
-	} else if t.Size() == 0 {
-		s.problem = fmt.Errorf("%s has no bytes; use a type that has some", s.name)
-	}
-	structs.mu.Lock()
-	defer structs.mu.Unlock()
-	if id, ok := structs.ids.Load(t); ok { // another goroutine was first
-		return id.(structID)
-	}
-	var all []*structType
-	if p := structs.all.Load(); p != nil {
-		all = *p
-	}
-	if len(all) == math.MaxUint16 {
-		panic(fmt.Sprintf("comm: a program with more than %d types of elements", math.MaxUint16))
-	}
-	all = append(slices.Clip(all), s)
-	structs.all.Store(&all)
-	id := structID(len(all))
-	structs.ids.Store(t, id)
-	return id
-}
-
-// hashName hashes a name and the size of an element.
-func hashName(name string, size int) uint32 {
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s/%d", name, size)
-	return h.Sum32()
-}
-
 // Of returns the memory of s. It does not copy. Structs and arrays are bytes to the backend;
 // counts of a Call on them are in elements all the same.
 func Of[T any](s []T) Buffer {
@@ -139,8 +73,8 @@ func (b Buffer) as(t reflect.Type) Buffer {
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
 		b.DType = [...]DType{1: Uint8, 2: Uint16, 4: Uint32, 8: Uint64}[t.Size()]
 	default:
-		b.DType, b.of = Uint8, structOf(t)
-		b.Count *= b.of.get().size
+		b.DType, b.of = Uint8, structs.Of(t)
+		b.Count *= b.of.Type().Size
 	}
 	return b
 }
@@ -153,12 +87,12 @@ func Raw[T any](s []T) Buffer {
 }
 
 // structType returns the type of c's elements if it has no DType, else nil.
-func (c *Call) structType() *structType {
+func (c *Call) structType() *structs.Type {
 	switch {
 	case c.Src.of != 0:
-		return c.Src.of.get()
+		return c.Src.of.Type()
 	case c.Dst.of != 0:
-		return c.Dst.of.get()
+		return c.Dst.of.Type()
 	}
 	return nil
 }
@@ -166,7 +100,7 @@ func (c *Call) structType() *structType {
 // width returns how many elements of DType make one element of the user's.
 func (c *Call) width() int {
 	if t := c.structType(); t != nil {
-		return t.size
+		return t.Size
 	}
 	return 1
 }
@@ -178,12 +112,12 @@ func (c *Call) checkElements() error {
 	switch {
 	case t == nil:
 		return nil
-	case t.problem != nil:
-		return t.problem
+	case t.Problem != nil:
+		return t.Problem
 	case c.Dst.DType.Size() > 0 && c.Src.DType.Size() > 0 && dst != src:
 		return fmt.Errorf("dst holds %s and src %s; give both one type", c.Dst.elements(), c.Src.elements())
 	case c.Kind.Reduces() && c.Op != Custom:
-		return fmt.Errorf("%v is not defined on %s; make a Func", c.Op, t.name)
+		return fmt.Errorf("%v is not defined on %s; make a Func", c.Op, t.Name)
 	}
 	return nil
 }
@@ -191,7 +125,7 @@ func (c *Call) checkElements() error {
 // elements returns the name of the type of b's elements.
 func (b Buffer) elements() string {
 	if b.of != 0 {
-		return b.of.get().name
+		return b.of.Type().Name
 	}
 	return b.DType.String()
 }

@@ -1,6 +1,10 @@
 package comm
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/comm/internal/structs"
+)
 
 // A Fingerprint is what ranks must agree on in one collective, in two words
 // that a backend can publish and compare. It never holds the call site: ranks
@@ -55,7 +59,7 @@ func (c *Call) hash() (h uint32) {
 		h = c.Func.hash
 	}
 	if c.Dst.of|c.Src.of != 0 && c.Op != Custom {
-		h |= c.structType().hash
+		h |= c.structType().Hash
 	}
 	if c.whole > 0 { // only calls without a Func are divided into pieces
 		h |= uint32(c.whole*2654435761) >> 8
@@ -84,10 +88,10 @@ func hashCounts(counts []int) uint64 {
 func (f Fingerprint) String() string { return f.describe(nil) }
 
 // describe is String for a call whose elements have type t; nil: a DType.
-func (f Fingerprint) describe(t *structType) string {
+func (f Fingerprint) describe(t *structs.Type) string {
 	kind, op, elements, count := Kind(f.What), Op(f.What>>8), DType(f.What>>16).String(), f.Count
 	if t != nil {
-		elements, count = t.name, count/uint64(t.size)
+		elements, count = t.Name, count/uint64(t.Size)
 	}
 	s := kind.String()
 	if kind.Reduces() {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/comm/internal/structs"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
@@ -38,8 +39,8 @@ func NewFunc[T any](name string, combine func(a, b T) T) (*Func, error) {
 
 func newFunc[T any](name string, combine func(a, b T) T) *Func {
 	t := reflect.TypeFor[T]()
-	f := &Func{name: name, size: int(t.Size()), elem: t, hash: hashName(name, int(t.Size()))}
-	if problem := structOf(t).get().problem; problem != nil {
+	f := &Func{name: name, size: int(t.Size()), elem: t, hash: structs.Hash(name, int(t.Size()))}
+	if problem := structs.Of(t).Type().Problem; problem != nil {
 		f.problem = fmt.Errorf("comm: NewFunc %q: %w", name, problem)
 	}
 	f.combine = func(dst, src unsafe.Pointer, n int) {

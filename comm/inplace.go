@@ -38,14 +38,13 @@ func (c *Call) checkInPlace(rank, size int) error {
 	if !c.inPlace(rank, size) {
 		return errors.New("dst and src overlap; give two separate buffers, or one as the documentation says of calls in place")
 	}
-	c.overlap = true
+	c.special |= overlaps
 	return nil
 }
 
 // separate gives a call in place two buffers that do not overlap, for the backend. Where ranks
 // read each other's memory, gathers and scatters need none: nobody writes what another reads.
 func (c *Comm) separate(call *Call) error {
-	call.overlap = false
 	s := call.Kind.Shape()
 	d, ok := c.carrier().(DeviceHolder)
 	n, without := c.backend.(NumberlessBackend)

@@ -15,6 +15,8 @@ type account struct {
 	kinds  [Kinds]Count
 	causes map[Cause]*Count
 	alone  [Kinds - PutKind]atomicCount // of the kinds that one rank calls alone; mu does not guard them
+
+	tallies []*Tally // of these too
 }
 
 // An atomicCount is a Count that several goroutines add to.
@@ -55,6 +57,10 @@ func (a *account) addTo(s *Stats) {
 		n := &s.Kinds[PutKind+Kind(k)]
 		n.Calls += int(a.alone[k].calls.Load())
 		n.Bytes += int(a.alone[k].bytes.Load())
+		for _, t := range a.tallies {
+			n.Calls += int(t[k].calls.Load())
+			n.Bytes += int(t[k].bytes.Load())
+		}
 	}
 	for key, n := range a.causes {
 		sum := s.Causes[key]

@@ -1,10 +1,6 @@
 package comm
 
-import (
-	"reflect"
-
-	"github.com/gorun-spmd/gorun/internal/fold"
-)
+import "github.com/gorun-spmd/gorun/internal/fold"
 
 // An Op is a reduction. It folds the ranks' values in rank order, from the
 // left, so the same call gives the same bits on every rank and in every run.
@@ -32,22 +28,3 @@ const (
 	Xor    = fold.Xor
 	Custom = fold.Custom // the Call's Func
 )
-
-// pointerIn returns the path to a pointer within t, "" if there is none.
-func pointerIn(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Array:
-		return pointerIn(t.Elem())
-	case reflect.Struct:
-		for field := range t.Fields() {
-			if p := pointerIn(field.Type); p != "" {
-				return field.Name + "." + p
-			}
-		}
-		return ""
-	case reflect.Pointer, reflect.UnsafePointer, reflect.Slice, reflect.String, reflect.Map, reflect.Chan, reflect.Func, reflect.Interface,
-		reflect.Uintptr:
-		return t.Kind().String()
-	}
-	return ""
-}

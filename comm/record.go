@@ -101,27 +101,47 @@ func (r *Recording) Stats() Stats {
 
 // observe makes the call and adds it to r and the recordings around it.
 func (r *Recording) observe(c *Comm, call *Call, do func() error) error {
-	e := Event{
-		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.elements(), Bytes: call.Bytes(), Count: call.Dst.Count,
-		Comm: c.name, Size: c.size, Seq: c.seq, Peer: -1, Cause: call.Cause, Async: call.queue != nil,
-	}
-	if call.Src.Count > 0 {
-		e.Count = call.Src.Count
-	}
-	e.Count /= call.width()
+	e := c.event(call)
+	e.Seq, e.Number, e.Async = c.seq, c.number(call), call.queue != nil
 	if call.Kind.Rooted() || call.Kind.PointToPoint() {
 		e.Peer = c.world[call.Root]
 	}
-	e.Number = c.number(call)
 	if call.site != nil {
 		e.site = *call.site
 	} else {
 		e.site.capture(2)
 	}
+	return r.timed(&e, do)
+}
+
+// alone makes a call that one rank makes alone, and adds it to r and the recordings around it.
+func (r *Recording) alone(c *Comm, call *Call, do func() error) error {
+	e := c.event(call)
+	if call.Root >= 0 && call.Root < c.size {
+		e.Peer = c.world[call.Root]
+	}
+	e.site.capture(2)
+	return r.timed(&e, do)
+}
+
+// event describes a call before it is made. Its peer is not set.
+func (c *Comm) event(call *Call) Event {
+	count := call.Src.Count
+	if count == 0 {
+		count = call.Dst.Count
+	}
+	return Event{
+		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.elements(), Bytes: call.Bytes(), Count: count / call.width(),
+		Comm: c.name, Size: c.size, Peer: -1, Cause: call.Cause,
+	}
+}
+
+// timed makes the call of an event and adds it to r and the recordings around it.
+func (r *Recording) timed(e *Event, do func() error) error {
 	e.Start = time.Now()
 	e.Err = do()
 	e.Time = time.Since(e.Start)
-	r.add(&e)
+	r.add(e)
 	return e.Err
 }
 
@@ -143,7 +163,7 @@ func (r *Recording) where(at site) string {
 // number returns the Event.Number of call, the one in progress.
 func (c *Comm) number(call *Call) uint64 {
 	if !call.Kind.PointToPoint() {
-		return c.seq - c.messages
+		return c.seq - uint64(c.account.kinds[SendKind].Calls+c.account.kinds[RecvKind].Calls)
 	}
 	if c.numbers == nil {
 		c.numbers = map[messageKey]uint64{}

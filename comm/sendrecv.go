@@ -37,7 +37,6 @@ func (c *Comm) sendRecv(ctx context.Context, send, recv Call) error {
 			c.library(), errors.ErrUnsupported))
 	}
 	c.seq += 2
-	c.messages += 2
 	if c.err != nil {
 		return c.fail(one, fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
 	}

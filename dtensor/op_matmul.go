@@ -52,20 +52,22 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 
 // matmul is the product of matrices, transposed on request. It is not recorded.
 func matmul(a, b *Tensor, transA, transB bool) *Tensor {
-	m := sameMesh("MatMul", a, b)
-	sameType("MatMul", a, b)
-	key := keyOf("MatMul", a, b)
-	form := 0
+	if a.DType() != b.DType() {
+		sameType("MatMul", a, b)
+	}
+	m, form := a.spec.mesh, 0
 	if transA {
 		form |= 1
 	}
 	if transB {
 		form |= 2
 	}
-	key.attr[0] = form
-	r := m.rule(key, func() (*layout.Rule, error) {
-		return layout.Contraction("MatMul", matmulForms[form], [][]int{a.spec.shape, b.spec.shape})
-	}, a, b)
+	key := ruleKey{op: "MatMul", attr: [3]int{form}, nodes: m.inNodes([]*Tensor{a, b})}
+	key.in[0], key.in[1] = a.spec, b.spec
+	r := m.rules.get(key.slot(), &key)
+	if r == nil {
+		r = matmulRule(key, a, b)
+	}
 	a, b = a.to(r.in[0], "MatMul"), b.to(r.in[1], "MatMul")
 	if m.outside() {
 		return m.empty(r.out[0], a.DType())
@@ -74,6 +76,13 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, reason{"MatMul", facts})).of(facts).ofType(a.DType())
 	out.made("MatMul", a, b)
 	return out
+}
+
+// matmulRule makes the rule of a product.
+func matmulRule(key ruleKey, a, b *Tensor) *rule {
+	return sameMesh(key.op, a, b).rule(key, func() (*layout.Rule, error) {
+		return layout.Contraction(key.op, matmulForms[key.attr[0]], [][]int{a.spec.shape, b.spec.shape})
+	}, a, b)
 }
 
 // product multiplies the local matrices. Nodes of the result are not rounded; those that are not one of each rank are

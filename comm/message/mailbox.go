@@ -31,6 +31,7 @@ type Mailbox struct {
 	reader  func(from int, p *packet) // read
 
 	mu      sync.Mutex // guards what follows
+	tally   *comm.Tally
 	outs    []outbound // by rank
 	ins     []inbound  // by rank
 	fresh   []Request  // not used yet
@@ -101,7 +102,7 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 	m.eager, m.credit = min(mostEager, ringBytes/4-lineBytes), uint64(max(ringBytes, min(mostCredit, allCredit/n)))
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
 	m.spare.New = func() any { return newBlockingCall(m) }
-	m.sent.m = m
+	m.sent.m, m.tally = m, m.inner.Tally()
 	m.sent.over.Store(1)
 	if err := m.open(ctx, ringBytes); err != nil {
 		return nil, err
@@ -185,6 +186,7 @@ func (m *Mailbox) Close(ctx context.Context) error {
 	if err := m.barrier(ctx, "message.Close"); err != nil { // the others have seen this rank's packets
 		return err
 	}
+	m.inner.EndTally(m.tally)
 	if err := m.link.close(); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func Probe(ctx context.Context, m *Mailbox, from, tag int) (Status, error) {
 func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 	c := m.blocking(context.Background(), comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
 	err = m.inner.Alone(&c.call, func() error {
-		if err := m.check(&c.call); err != nil {
+		if err := m.check(&c.args); err != nil {
 			return err
 		}
 		if err := m.backend.Broken(); err != nil {
@@ -104,51 +104,59 @@ func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 
 // ISend begins to send buf to rank to. Nobody may write to buf until the request has ended.
 func ISend[T any](m *Mailbox, buf []T, to, tag int) *Request {
-	return m.startSend(comm.Of(buf), widthOf[T](), to, tag)
+	return m.start(args{kind: comm.TaggedSendKind, buf: comm.Of(buf), width: widthOf[T](), peer: to, tag: tag})
 }
 
 // IRecv begins to receive a message into the start of buf, as Recv does. Receives that would
 // take the same message get them in the order in which they were begun.
 func IRecv[T any](m *Mailbox, buf []T, from, tag int) *Request {
-	return m.startRecv(comm.Of(buf), widthOf[T](), from, tag)
+	return m.start(args{kind: comm.TaggedRecvKind, buf: comm.Of(buf), width: widthOf[T](), peer: from, tag: tag})
 }
 
-// startRecv begins a receive.
-func (m *Mailbox) startRecv(b comm.Buffer, width, from, tag int) (r *Request) {
-	call := comm.Call{Kind: comm.TaggedRecvKind, Root: from, Tag: tag, Dst: b}
-	err := m.inner.Alone(&call, func() error {
-		if err := m.enter(&call); err != nil {
-			return err
+// start begins a send or a receive.
+func (m *Mailbox) start(a args) (r *Request) {
+	var err error
+	if m.inner.Quiet(a.buf) {
+		a.what = uint64(a.buf.DType)
+		if r, err = m.begin(&a, m.tally); err == nil {
+			return r
 		}
-		r = m.newRequest(&call, b, width)
+	}
+	return m.startObserved(a, err)
+}
+
+// startObserved is start for a call that is not quiet, and for one that has failed.
+func (m *Mailbox) startObserved(a args, err error) (r *Request) {
+	var call comm.Call
+	a.describe(&call)
+	if err != nil {
+		return m.failed(&a, m.inner.FailAlone(&call, err))
+	}
+	a.what = call.Fingerprint().What >> 16
+	err = m.inner.Alone(&call, func() (err error) {
+		r, err = m.begin(&a, nil)
+		return err
+	})
+	if err != nil {
+		return m.failed(&a, err)
+	}
+	return r
+}
+
+// begin begins a request, and counts it if there is a tally. All sends that are over at once have one.
+func (m *Mailbox) begin(a *args, tally *comm.Tally) (r *Request, err error) {
+	if err := m.enter(a); err != nil {
+		return nil, err
+	}
+	if tally != nil {
+		tally.Add(a.kind, a.buf.Bytes())
+	}
+	if r = &m.sent; a.kind == comm.TaggedRecvKind || !m.sendShort(a) {
+		r = m.newRequest(a)
 		r.begin()
-		m.mu.Unlock()
-		return nil
-	})
-	if err != nil {
-		return m.failed(&call, b, width, err)
 	}
-	return r
-}
-
-// startSend begins a send. All sends that are over at once have one request.
-func (m *Mailbox) startSend(b comm.Buffer, width, to, tag int) (r *Request) {
-	call := comm.Call{Kind: comm.TaggedSendKind, Root: to, Tag: tag, Src: b}
-	err := m.inner.Alone(&call, func() error {
-		if err := m.enter(&call); err != nil {
-			return err
-		}
-		if r = &m.sent; !m.sendShort(&call, width) {
-			r = m.newRequest(&call, b, width)
-			r.begin()
-		}
-		m.mu.Unlock()
-		return nil
-	})
-	if err != nil {
-		return m.failed(&call, b, width, err)
-	}
-	return r
+	m.mu.Unlock()
+	return r, nil
 }
 
 // SendRecv sends src to rank to and receives into the start of dst from rank from, at once: ranks that all
@@ -166,8 +174,10 @@ func SendRecv[R, S any](ctx context.Context, m *Mailbox, dst []R, from, recvTag 
 func (m *Mailbox) blocking(ctx context.Context, kind comm.Kind, b comm.Buffer, width, peer, tag int) *blockingCall {
 	c := m.spare.Get().(*blockingCall)
 	c.ctx = ctx
-	describe(&c.call, kind, b, peer, tag)
-	c.fill(&c.call, b, width)
+	c.args = args{kind: kind, buf: b, width: width, peer: peer, tag: tag}
+	c.args.describe(&c.call)
+	c.args.what = c.call.Fingerprint().What >> 16
+	c.fill(&c.args)
 	return c
 }
 
@@ -177,7 +187,7 @@ func (m *Mailbox) release(c *blockingCall, err error) {
 		return
 	}
 	c.buf, c.ctx, c.rare, c.source, c.taken, c.count = comm.Buffer{}, nil, nil, 0, 0, 0
-	c.call.Src, c.call.Dst = comm.Buffer{}, comm.Buffer{}
+	c.args.buf, c.call.Src, c.call.Dst = comm.Buffer{}, comm.Buffer{}, comm.Buffer{}
 	c.over.Store(0)
 	m.spare.Put(c)
 }

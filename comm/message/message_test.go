@@ -74,3 +74,46 @@ func TestWaitAllSaysACauseOnce(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestStats: every send and receive is counted once, of numbers and of structs, with a recording and without, and the
+// counts outlive the mailbox.
+func TestStats(t *testing.T) {
+	type pair struct{ A, B int64 }
+	for r, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := message.New(ctx, world)
+		if err != nil {
+			return err
+		}
+		other := 1 - world.Rank()
+		exchange := func() error {
+			in, pairs := message.IRecv(m, make([]int32, 3), other, 1), message.IRecv(m, make([]pair, 2), other, 2)
+			out, more := message.ISend(m, make([]int32, 3), other, 1), message.ISend(m, make([]pair, 2), other, 2)
+			return message.WaitAll(ctx, in, pairs, out, more)
+		}
+		if err := exchange(); err != nil {
+			return err
+		}
+		recording := world.Record()
+		if err := exchange(); err != nil {
+			return err
+		}
+		if n := len(recording.Stop()); n != 4 {
+			return fmt.Errorf("%d calls were recorded, want 4", n)
+		}
+		want := comm.Count{Calls: 4, Bytes: 2 * (12 + 32)}
+		for _, when := range []string{"before Close", "after it"} {
+			s := world.Stats().Kinds
+			if s[comm.TaggedSendKind] != want || s[comm.TaggedRecvKind] != want {
+				return fmt.Errorf("%s: sends %v, receives %v, want %v", when, s[comm.TaggedSendKind], s[comm.TaggedRecvKind], want)
+			}
+			if when == "before Close" {
+				err = m.Close(ctx)
+			}
+		}
+		return err
+	}) {
+		if err != nil {
+			t.Error(r, err)
+		}
+	}
+}

@@ -144,10 +144,10 @@ func (m *Mailbox) send(r *Request) {
 }
 
 // sendShort sends a message that may leave at once, and reports whether it did.
-func (m *Mailbox) sendShort(c *comm.Call, width int) bool {
-	to, data := c.Root, c.Src.Data()
+func (m *Mailbox) sendShort(a *args) bool {
+	to, data := a.peer, a.buf.Data()
 	return to != m.me && len(m.outs[to].queue) == 0 && m.affords(to, len(data)) &&
-		m.putEager(to, &packet{tag: int32(c.Tag), width: uint32(width), what: c.Fingerprint().What >> 16, data: data})
+		m.putEager(to, &packet{tag: int32(a.tag), width: uint32(a.width), what: a.what, data: data})
 }
 
 // putEager sends a message with its envelope; ok is false if there is no room yet.

@@ -76,7 +76,8 @@ type transfer struct {
 // A blockingCall is the request of a call that returns when it has ended. One serves many calls.
 type blockingCall struct {
 	Request
-	call comm.Call // its origin
+	args args
+	call comm.Call // of args
 	ctx  context.Context
 	do   func() error
 	on   func() (int, error)
@@ -92,62 +93,70 @@ func newBlockingCall(m *Mailbox) *blockingCall {
 // requestsAtOnce is how many requests are allocated together.
 const requestsAtOnce = 16
 
+// args is what a call says: a send, a receive or a probe.
+type args struct {
+	kind             comm.Kind
+	buf              comm.Buffer
+	what             uint64 // the type of the elements
+	width, peer, tag int    // width: bytes of an element
+}
+
+// describe makes an empty call that of a.
+func (a *args) describe(c *comm.Call) {
+	c.Kind, c.Root, c.Tag = a.kind, a.peer, a.tag
+	if a.kind == comm.TaggedSendKind {
+		c.Src = a.buf
+	} else if a.kind == comm.TaggedRecvKind {
+		c.Dst = a.buf
+	}
+}
+
 // newRequest makes the request of a call that the program may wait for. The lock is held.
-func (m *Mailbox) newRequest(c *comm.Call, b comm.Buffer, width int) *Request {
+func (m *Mailbox) newRequest(a *args) *Request {
 	if len(m.fresh) == 0 {
 		m.fresh = make([]Request, requestsAtOnce)
 	}
 	r := &m.fresh[0]
 	m.fresh = m.fresh[1:]
 	r.m, r.loose = m, true
-	r.fill(c, b, width)
+	r.fill(a)
 	return r
 }
 
 // failed returns the request of a call that was refused.
-func (m *Mailbox) failed(c *comm.Call, b comm.Buffer, width int, err error) *Request {
+func (m *Mailbox) failed(a *args, err error) *Request {
 	r := &Request{m: m, rare: &rare{err: err}}
-	r.fill(c, b, width)
+	r.fill(a)
 	release.Store(&r.over, 1)
 	return r
-}
-
-// describe makes an empty call a send, a receive or a probe.
-func describe(c *comm.Call, kind comm.Kind, b comm.Buffer, peer, tag int) {
-	c.Kind, c.Root, c.Tag = kind, peer, tag
-	if kind == comm.TaggedSendKind {
-		c.Src = b
-	} else if kind == comm.TaggedRecvKind {
-		c.Dst = b
-	}
 }
 
 // ended reports whether r has ended; who sees it may read status and err.
 func (r *Request) ended() bool { return r.over.Load() != 0 }
 
 // fill makes r the request of a call.
-func (r *Request) fill(c *comm.Call, b comm.Buffer, width int) {
-	r.kind, r.peer, r.tag, r.width = c.Kind, int32(c.Root), int32(c.Tag), int32(width)
-	r.buf = b
-	r.what = c.Fingerprint().What >> 16
+func (r *Request) fill(a *args) {
+	r.kind, r.peer, r.tag, r.width = a.kind, int32(a.peer), int32(a.tag), int32(a.width)
+	r.buf, r.what = a.buf, a.what
 }
 
 // origin returns the call that began r. Few requests need it, and it is as large as they are.
 func (r *Request) origin() *comm.Call {
 	c := new(comm.Call)
-	describe(c, r.kind, r.buf, int(r.peer), int(r.tag))
+	a := args{kind: r.kind, buf: r.buf, peer: int(r.peer), tag: int(r.tag)}
+	a.describe(c)
 	return c
 }
 
 // check returns what is wrong with a call.
-func (m *Mailbox) check(c *comm.Call) error {
-	any := c.Kind != comm.TaggedSendKind
+func (m *Mailbox) check(a *args) error {
+	any := a.kind != comm.TaggedSendKind
 	switch {
-	case (c.Root < 0 || c.Root >= len(m.outs)) && !(any && c.Root == AnySource):
-		return fmt.Errorf("there is no rank %d; give one of 0 to %d", c.Root, len(m.outs)-1)
-	case (c.Tag < 0 || c.Tag > MaxTag) && !(any && c.Tag == AnyTag):
-		return fmt.Errorf("there is no tag %d; give one of 0 to %d", c.Tag, MaxTag)
-	case m.holder != nil && (c.Src.Count > 0 && m.holder.Holds(c.Src.Ptr) || c.Dst.Count > 0 && m.holder.Holds(c.Dst.Ptr)):
+	case (a.peer < 0 || a.peer >= len(m.outs)) && !(any && a.peer == AnySource):
+		return fmt.Errorf("there is no rank %d; give one of 0 to %d", a.peer, len(m.outs)-1)
+	case (a.tag < 0 || a.tag > MaxTag) && !(any && a.tag == AnyTag):
+		return fmt.Errorf("there is no tag %d; give one of 0 to %d", a.tag, MaxTag)
+	case m.holder != nil && a.buf.Count > 0 && m.holder.Holds(a.buf.Ptr):
 		return errDevice
 	}
 	return nil
@@ -156,11 +165,11 @@ func (m *Mailbox) check(c *comm.Call) error {
 var errDevice = errors.New("the buffer lies in the memory of a device; copy it to the host first")
 
 // enter checks a call. Without an error the lock is held.
-func (m *Mailbox) enter(c *comm.Call) error {
-	if err := m.check(c); err != nil {
+func (m *Mailbox) enter(a *args) error {
+	if err := m.check(a); err != nil {
 		return err
 	}
-	if err := m.backend.Touch(c.Kind, c.Bytes()); err != nil {
+	if err := m.backend.Touch(a.kind, a.buf.Bytes()); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -276,7 +285,7 @@ func (b *blockingCall) block() error {
 		m.comm.Abort(cause)
 		return cause
 	}
-	if err := m.enter(&b.call); err != nil {
+	if err := m.enter(&b.args); err != nil {
 		return err
 	}
 	b.begin()
@@ -381,6 +390,9 @@ func WaitAll(ctx context.Context, requests ...*Request) error {
 	var errs []error
 	var causes []string
 	for _, r := range requests {
+		if r.ended() && r.err() == nil {
+			continue
+		}
 		_, err := r.Wait(ctx)
 		if err == nil {
 			continue

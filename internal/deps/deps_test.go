@@ -48,7 +48,8 @@ const policy = `
 	internal/release   <
 	internal/object    <
 
-	comm          < internal/dtype internal/fold internal/mem internal/invariant internal/object internal/simd
+	comm/internal/structs <
+	comm          < comm/internal/structs internal/fold internal/mem internal/invariant internal/object internal/release
 	internal/fold < internal/dtype internal/simd
 	comm/mem      < comm internal/deadlock
 	comm/standin  < comm/mem

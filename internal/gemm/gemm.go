@@ -103,6 +103,10 @@ func batches[T Float](kn *kernel, count int, transA, transB bool, m, n, k int, a
 	if count == 0 || m == 0 || n == 0 {
 		return
 	}
+	if count == 1 {
+		whole(kn, transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
 	last := count - 1
 	check(transA, transB, m, n, k, len(a)-last*strideA, lda, len(b)-last*strideB, ldb, len(c)-last*strideC, ldc)
 	batch[T]{kn, m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb),

@@ -18,9 +18,14 @@ func (c *own) Binary(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointe
 			return
 		}
 		parallel(n, 1, 64, func(lo, hi int) { binaryHalf(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
-	case dt == dtype.Float32 && n >= ParallelFrom:
+	case dt == dtype.Float32:
 		d, x, y := sliceOf[float32](dst, n), sliceOf[float32](a, n), sliceOf[float32](b, n)
 		l := simd.Writing(d, x, y)
+		if n < ParallelFrom {
+			binary32(l, op, d, x, y)
+			l.Done()
+			return
+		}
 		parallel(n, 1, 64, func(lo, hi int) {
 			binary32(l, op, d[lo:hi], x[lo:hi], y[lo:hi])
 			l.Done()

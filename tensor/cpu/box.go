@@ -115,6 +115,10 @@ func eachRun(l *kernel.Loop, f func(i, a, b, c int)) {
 	if total == 0 {
 		return
 	}
+	if last == 0 {
+		f(0, 0, 0, 0)
+		return
+	}
 	var at [kernel.MaxDims]int
 	for i, a, b, c := 0, 0, 0, 0; ; {
 		f(i, a, b, c)
