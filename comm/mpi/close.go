@@ -118,16 +118,18 @@ func (j *job) allKnow() error {
 }
 
 // How long the library may take to end. Over a link that loses packets Open MPI has taken 4 s to free
-// windows, and mpirun calls a job failed whose ranks leave without MPI_Finalize. With calls given up
-// before it most likely never ends.
+// windows, and mpirun calls a job failed whose ranks leave without MPI_Finalize. MPICH 4.0 over UCX
+// takes up to 2 s longer than it takes to start, or never ends. With calls given up before it most
+// likely never ends.
 const (
 	finalizing      = 10 * time.Second
+	finalizingMPICH = 4 * time.Second
 	finalizingStuck = 2 * time.Second
 )
 
 // end ends the library, when all ranks are there. The library may never return: it may
-// wait for requests that ranks have given up, and MPICH 4.0 over UCX hangs now and then
-// where the ranks are on several hosts.
+// wait for requests that ranks have given up, and MPICH 4.0 over UCX hangs in every second
+// job or so where the ranks are on several hosts, of programs in C too.
 func (j *job) end(stuck bool) error {
 	done := make(chan error, 1)
 	go func() {
@@ -143,8 +145,11 @@ func (j *job) end(stuck bool) error {
 		})
 	}()
 	limit := finalizing
-	if stuck {
+	switch {
+	case stuck:
 		limit = finalizingStuck
+	case j.lib.abi == &mpich:
+		limit = finalizingMPICH
 	}
 	select {
 	case err := <-done:

@@ -90,7 +90,9 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 
 // foldParts is a reduction of parts of count elements, so many a step: divide gives those of a buffer like Src from an element
 // on. At tick t the ranks begin to exchange the parts of step t and, but in a ReduceScatter, the results of step t-2.
-func (r *Rank) foldParts(ctx context.Context, call *comm.Call, step, count int, divide func(into []comm.Buffer, b comm.Buffer, lo int)) error {
+func (r *Rank) foldParts(ctx context.Context, call *comm.Call, step, count int,
+	divide func(into []comm.Buffer, b comm.Buffer, lo int),
+) error {
 	n, steps := len(r.world), (count+step-1)/step
 	scatters, gets := call.Kind.Shape().Pattern == comm.PatternReduceScatter, call.Folds(r.me, len(r.world)) > 0
 	r.clear()
