@@ -66,7 +66,8 @@ func NewMesh(world *comm.Comm, axes ...Axis) (*Mesh, error) {
 // each may appear once. NewMeshOf is collective over world, with the same
 // arguments on every rank, those outside the mesh too.
 func NewMeshOf(world *comm.Comm, ranks []int, axes ...Axis) (*Mesh, error) {
-	return newMesh("NewMeshOf", world, append(make([]int, 0, len(ranks)), ranks...), axes)
+	own := append(make([]int, 0, len(ranks)), ranks...) // of no ranks, too, it is not nil
+	return newMesh("NewMeshOf", world, own, axes)
 }
 
 // newMesh makes a mesh of the given ranks of world; nil: of all, in order.

@@ -23,6 +23,12 @@ func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
 	defer x.spec.mesh.Span("ScatterAdd").End()
 	const op = "ScatterAdd"
 	dim = x.dim(op, dim)
+	wantScatter(op, x, index, src)
+	return x.Add(pickOp{&elementPick, op, dim}.scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) }))
+}
+
+// wantScatter throws unless src and index fit each other and src is of x's type.
+func wantScatter(op string, x, index, src *Tensor) {
 	sameMesh(op, x, index, src)
 	sameType(op, x, src)
 	wantIndex(op, index)
@@ -30,7 +36,6 @@ func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
 		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()),
 			"make them equal", operand("index", index), operand("src", src))
 	}
-	return x.Add(pickOp{&elementPick, op, dim}.scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) }))
 }
 
 // IndexAdd returns x with slice i of src added to slice index[i] of a
@@ -82,18 +87,24 @@ func (x *Tensor) Scatter(dim int, index, src *Tensor) *Tensor {
 		return x.lift().Scatter(dim, index.lift(), src.lift()).Reshape()
 	}
 	dim = x.dim(op, dim)
-	sameMesh(op, x, index, src)
-	sameType(op, x, src)
-	wantIndex(op, index)
-	if !slices.Equal(index.spec.shape, src.spec.shape) {
-		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()),
-			"make them equal", operand("index", index), operand("src", src))
-	}
+	wantScatter(op, x, index, src)
+	x, index, src = wholeWithSameBits(x, index, src)
 	out, done := x.scattered(op, dim, index, src, tensor.ScatterTo)
 	if Tracked(x, src) {
 		out.record(op, func(gy *Tensor) { done.back(gy.to(out.spec, op+"Grad"), dim) })
 	}
 	return out
+}
+
+// wholeWithSameBits returns the operands of a Scatter, replicated with SameBits: the gradient of src has parts on all ranks
+// that have parts of the dimension.
+func wholeWithSameBits(x, index, src *Tensor) (*Tensor, *Tensor, *Tensor) {
+	m := x.spec.mesh
+	if !m.eng.same {
+		return x, index, src
+	}
+	whole := m.Every(layout.Replicate())
+	return x.Redistribute(whole...), index.Redistribute(whole...), src.Redistribute(whole...)
 }
 
 // A scattering is what scattered has done: its rule, and the operands in the rule's layouts.
@@ -107,10 +118,6 @@ type scattering struct {
 func (x *Tensor) scattered(op string, dim int, index, src *Tensor, put func(dst *tensor.Tensor, dim int, at, src *tensor.Tensor),
 ) (out *Tensor, done scattering) {
 	m := x.spec.mesh
-	if m.eng.same { // the gradient of src has parts on all ranks that have parts of dim
-		whole := m.Every(layout.Replicate())
-		x, index, src = x.Redistribute(whole...), index.Redistribute(whole...), src.Redistribute(whole...)
-	}
 	key := keyOf(op, x, index, src)
 	key.attr[0] = dim
 	r := m.rule(key, func() (*layout.Rule, error) { return layout.Scatter(op, x.spec.shape, dim, index.spec.shape) }, x, index, src)

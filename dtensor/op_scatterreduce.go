@@ -3,7 +3,6 @@ package dtensor
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -29,13 +28,7 @@ func (x *Tensor) ScatterReduce(dim int, index, src *Tensor, op layout.ReduceOp, 
 		return x.lift().ScatterReduce(dim, index.lift(), src.lift(), op, self).Reshape()
 	}
 	dim = x.dim(name, dim)
-	m := sameMesh(name, x, index, src)
-	sameType(name, x, src)
-	wantIndex(name, index)
-	if !slices.Equal(index.spec.shape, src.spec.shape) {
-		refuse(name, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()),
-			"make them equal", operand("index", index), operand("src", src))
-	}
+	wantScatter(name, x, index, src)
 	fold, ok := map[layout.ReduceOp]kernel.ReduceOp{layout.Sum: kernel.OpSum, layout.Avg: kernel.OpSum, layout.Prod: kernel.OpProd,
 		layout.Max: kernel.OpAmax, layout.Min: kernel.OpAmin}[op]
 	switch dt := x.DType(); {
@@ -48,10 +41,7 @@ func (x *Tensor) ScatterReduce(dim int, index, src *Tensor, op layout.ReduceOp, 
 	case dt.Narrow():
 		return x.widen().ScatterReduce(dim, index, src.widen(), op, self).Cast(dt)
 	}
-	if m.eng.same {
-		whole := m.Every(layout.Replicate())
-		x, index, src = x.Redistribute(whole...), index.Redistribute(whole...), src.Redistribute(whole...)
-	}
+	x, index, src = wholeWithSameBits(x, index, src)
 	a, b := x.Detach(), src.Detach()
 	out, _ := a.scattered(name, dim, index, b, func(dst *tensor.Tensor, dim int, at, src *tensor.Tensor) {
 		tensor.ScatterReduceTo(dst, dim, at, src, fold, !self)
