@@ -38,6 +38,20 @@ func upperHalves(c *build.Context) operand.Mem {
 	return m
 }
 
+// bits32 is a vector of AVX-512 and what each of its elements of 32 bits is to be.
+type bits32 struct {
+	bits uint32
+	v    reg.VecPhysical
+}
+
+// broadcast sets vectors, by way of a register.
+func broadcast(c *build.Context, by operand.Op, all []bits32) {
+	for _, k := range all {
+		c.MOVL(operand.U32(k.bits), by)
+		c.VPBROADCASTD(by, k.v)
+	}
+}
+
 // lanesOf is what laneNumbers emitted before.
 func lanesOf(bits int) operand.Mem {
 	return operand.NewDataAddr(operand.NewStaticSymbol(fmt.Sprintf("lanes%d", bits)), 0)
@@ -364,13 +378,7 @@ func narrow(c *build.Context, s isa, rows, vectors int, whole bool, acc func(r, 
 	number, odd, columns := reg.K2, reg.K3, reg.K1
 	bits := scratch.As32()
 	c.VMOVDQU64(halves, upper)
-	for _, k := range []struct {
-		bits uint32
-		v    reg.VecPhysical
-	}{{0x7fff, under}, {1, one}, {0x10000, place}} {
-		c.MOVL(operand.U32(k.bits), bits)
-		c.VPBROADCASTD(bits, k.v)
-	}
+	broadcast(c, bits, []bits32{{0x7fff, under}, {1, one}, {0x10000, place}})
 	if vectors == 2 && !whole {
 		columns = reg.K4
 		c.KMOVW(reg.K1, bits)
