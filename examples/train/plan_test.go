@@ -32,7 +32,7 @@ func TestPlanMemory(t *testing.T) {
 		"-context", "512", "-vocab", "300", "-ngram", "1", "-bfloat16", "-plot", "", "-data", folder)
 	exchanged := false
 	for _, c := range r.Ranks[0].Calls {
-		exchanged = exchanged || c.Kind == "AllGatherV" && strings.Contains(c.Cause, "gradients of replicas")
+		exchanged = exchanged || c.Kind == "AllReduce" && strings.Contains(c.Cause, "gradients of replicas") // 512 have the same rows
 	}
 	if rank := r.Ranks[0].Memory; rank.Peak < 10e9 || !exchanged {
 		t.Errorf("a rank has %d bytes, and rows are exchanged: %v; the plan is to be of a large model", rank.Peak, exchanged)
