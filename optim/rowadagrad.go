@@ -2,14 +2,13 @@ package optim
 
 import (
 	"iter"
-	"math"
-	"runtime"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A RowAdagradConfig sets up RowAdagrad.
@@ -82,7 +81,9 @@ func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
 			rows = tensor.Rows{Index: tensor.Arange(table.Device(), tensor.Int64, 0, table.Dim(0)), Values: asTable(c.dense)}
 		}
 		if axes := columnAxes(c.param); len(axes) > 0 {
-			dtype.Pick(sums.DType(), adagradColumns[float32], adagradColumns[float64])(c.param, axes, table, sums, rows, o)
+			if c.param.Mesh().Inside() {
+				o.StepParts(table, rows, sums, meanSquares(c.param, axes, rows.Values))
+			}
 		} else {
 			o.StepRows(table, rows, sums)
 		}
@@ -112,47 +113,33 @@ func columnAxes(p *dtensor.Tensor) (names []string) {
 	return names
 }
 
-// adagradColumns is the step for rows that are sharded over axes. The ranks there have
-// parts of the same rows, so their sums of squares add up.
-func adagradColumns[T dtype.Float](p *dtensor.Tensor, axes []string, table, sums *tensor.Tensor, g tensor.Rows, o tensor.Adagrad) {
-	mesh := p.Mesh()
-	if !mesh.Inside() {
-		return
+// meanSquares returns the mean of the squares of each row of a gradient, float64 [N], where axes shard the
+// elements of a row: this rank has the parts [N, D] of its rows.
+func meanSquares(p *dtensor.Tensor, axes []string, parts *tensor.Tensor) *tensor.Tensor {
+	const cause = "RowAdagrad: rows that lie in parts"
+	mesh, n := p.Mesh(), parts.Dim(0)
+	if mesh.SameBits() { // the squares of a whole row are added up as where it is not divided
+		parts = asTable(wholeRows(p, axes, parts))
 	}
-	width := table.Dim(1)
-	index, values := tensor.Read[int64](g.Index), tensor.Read[T](tensor.Widen(g.Values))
-	squares := make([]float64, len(index))
-	for i := range index {
-		for _, v := range values[i*width : (i+1)*width] {
-			squares[i] += float64(v) * float64(v)
-		}
+	numbers := tensor.Arange(parts.Device(), tensor.Int64, 0, n)
+	squares := tensor.Cast(tensor.RowPowSums(parts, numbers, 2), tensor.Float64)
+	if !mesh.SameBits() {
+		buf := dtensor.BufferOf(squares)
+		mesh.Do(mesh.Group(axes...), comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: cause})
 	}
-	buf := comm.Of(squares)
-	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "RowAdagrad: rows that lie in parts"}
-	mesh.Do(mesh.Group(axes...), call)
-	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
-	param, at := table, index
-	if !table.OnCPU() || p.DType().Narrow() && table.DType() == p.DType() { // the rows of the gradient alone are copied
-		param, at = tensor.Widen(tensor.TakeRows(table, g.Index, 0)), make([]int64, len(index))
-		for i := range at {
-			at[i] = int64(i)
-		}
-		defer func() { tensor.PutRows(table, tensor.Rows{Index: g.Index, Values: tensor.Cast(param, table.DType())}) }()
+	return tensor.BinaryScalar(kernel.OpDiv, squares, float64(max(p.Numel()/max(p.Dim(0), 1), 1)))
+}
+
+// wholeRows gathers the rows of a gradient over the axes that shard their elements.
+func wholeRows(p *dtensor.Tensor, axes []string, parts *tensor.Tensor) *tensor.Tensor {
+	shape, local := slices.Clone(p.Shape()), slices.Clone(p.Local().Shape())
+	shape[0], local[0] = parts.Dim(0), parts.Dim(0)
+	mesh := p.Mesh().Sub(axes...)
+	var places []layout.Placement
+	for _, axis := range axes {
+		i, _ := p.Mesh().Axis(axis)
+		places = append(places, p.Placements()[i])
 	}
-	tensor.Edit(param, func(param []T) {
-		tensor.Edit(sums, func(sum []T) {
-			for i, r := range index {
-				sum[r] += T(squares[i] / whole)
-				if sum[r] == 0 {
-					continue
-				}
-				step := o.LR / (math.Sqrt(float64(sum[r])) + o.Eps)
-				row := param[int(at[i])*width : (int(at[i])+1)*width]
-				for j, v := range values[i*width : (i+1)*width] {
-					row[j] -= T(step * float64(v))
-				}
-			}
-		})
-	})
-	runtime.KeepAlive(g.Values)
+	whole := mesh.Wrap("RowAdagrad", parts.Reshape(local...), nil, false, shape, places...)
+	return whole.Redistribute(mesh.Every(layout.Replicate())...).Local()
 }

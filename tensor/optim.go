@@ -119,6 +119,12 @@ type Adagrad struct {
 //
 // state starts as zeros; for a table of a narrow type it is float32.
 func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
+	o.StepParts(table, grad, state, nil)
+}
+
+// StepParts is StepRows for a table [R, D] that has some columns of each row only: mean, float64 [N], has
+// the mean of g² over the whole of each of the gradient's N rows. Without mean it is StepRows.
+func (o Adagrad) StepParts(table *Tensor, grad Rows, state, mean *Tensor) {
 	const op = "Adagrad"
 	wantRows(op, table, grad)
 	wantFloat(op, table)
@@ -126,10 +132,13 @@ func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
 	if state.numel != table.dims[0] {
 		throwShape(op, "state %v for table %v: want one number a row", state.brief(), table.brief())
 	}
+	if mean != nil && (mean.dtype != Float64 || mean.numel != grad.Index.numel) {
+		throwShape(op, "mean %v for gradient %v: want one float64 a row", mean.brief(), grad.Values.brief())
+	}
 	table.dev.AdagradRows(kernel.Adagrad{Matrix: kernel.Matrix{Rows: grad.Index.numel, Cols: table.dims[1]}, DType: table.dtype,
 		Table: table.ptr(op), Grad: grad.Values.ptr(op), State: state.ptr(op), Index: grad.Index.ptr(op),
-		LR: o.LR, Eps: o.Eps})
-	keepAlive(grad.Index, grad.Values)
+		Mean: addrOf(op, mean), LR: o.LR, Eps: o.Eps})
+	keepAlive(grad.Index, grad.Values, mean)
 }
 
 // SumSquares returns Σx² over the elements of each tensor, computed in float64. The

@@ -97,38 +97,33 @@ func (c *own) adamRows(a *kernel.Adam) {
 
 // AdagradRows does one step of row-wise Adagrad.
 func (c *own) AdagradRows(a kernel.Adagrad) {
-	dim, mode := a.Cols, simd.Apart()
-	index, rowBytes := sliceOf[int64](a.Index, a.Rows), a.Cols*a.DType.Size()
-	for i, r := range index {
-		prefetchRows(index, i, rowBytes, a.Table)
-		prefetchRows(index, i, a.DType.Size(), a.State)
-		from := int(r) * dim
-		if a.DType == dtype.Float32 {
-			g, s := unsafe.Slice(at[float32](a.Grad, i*dim), dim), at[float32](a.State, int(r))
-			if dim > 0 {
-				*s += float32(simd.SumSquares(g) / float64(dim))
-			}
-			if *s > 0 {
-				simd.AxpyRow(mode, unsafe.Slice(at[float32](a.Table, from), dim), float32(-a.LR/(math.Sqrt(float64(*s))+a.Eps)), g)
-			}
-		} else {
-			adagradRow(unsafe.Slice(at[float64](a.Table, from), dim), unsafe.Slice(at[float64](a.Grad, i*dim), dim), at[float64](a.State, int(r)), a)
-		}
+	if a.DType == dtype.Float32 {
+		adagradRows(a, simd.SumSquares)
+	} else {
+		adagradRows(a, func(g []float64) float64 { return rowOp(kernel.OpPowSum, g, 2) })
 	}
 }
 
-// adagradRow is the definition.
-func adagradRow[T float](row, grad []T, state *T, a kernel.Adagrad) {
-	var sum float64
-	for _, g := range grad {
-		sum += float64(g) * float64(g)
+// adagradRows is AdagradRows with the sum of the squares of a row.
+func adagradRows[T float](a kernel.Adagrad, squares func(g []T) float64) {
+	mode := simd.Apart()
+	dim, index := a.Cols, sliceOf[int64](a.Index, a.Rows)
+	var mean []float64
+	if a.Mean != nil {
+		mean = sliceOf[float64](a.Mean, a.Rows)
 	}
-	if len(grad) > 0 {
-		*state += T(sum / float64(len(grad)))
-	}
-	if *state > 0 {
-		for i, g := range grad {
-			row[i] -= T(a.LR * float64(g) / (math.Sqrt(float64(*state)) + a.Eps))
+	for i, r := range index {
+		prefetchRows(index, i, dim*a.DType.Size(), a.Table)
+		prefetchRows(index, i, a.DType.Size(), a.State)
+		g, state := unsafe.Slice(at[T](a.Grad, i*dim), dim), at[T](a.State, int(r))
+		switch {
+		case mean != nil:
+			*state += T(mean[i])
+		case dim > 0:
+			*state += T(float64(T(squares(g))) / float64(dim)) // rounded as RowPowSums rounds it
+		}
+		if *state > 0 {
+			simd.AxpyRow(mode, unsafe.Slice(at[T](a.Table, int(r)*dim), dim), T(-a.LR/(math.Sqrt(float64(*state))+a.Eps)), g)
 		}
 	}
 }

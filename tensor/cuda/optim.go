@@ -28,5 +28,5 @@ func (g kernels) Adam(a kernel.Adam) {
 
 // AdagradRows does one step of row-wise Adagrad.
 func (g kernels) AdagradRows(a kernel.Adagrad) {
-	g.typed("adagrad_rows", a.DType).ptr(a.Table, a.Grad, a.Index, a.State).i64(a.Rows, a.Cols).f64(a.LR).f64(a.Eps).warps(a.Rows)
+	g.typed("adagrad_rows", a.DType).ptr(a.Table, a.Grad, a.Index, a.State, a.Mean).i64(a.Rows, a.Cols).f64(a.LR).f64(a.Eps).warps(a.Rows)
 }

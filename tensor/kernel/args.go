@@ -179,6 +179,7 @@ type Adagrad struct {
 	Matrix
 	DType                     dtype.DType
 	Table, Grad, State, Index unsafe.Pointer
+	Mean                      unsafe.Pointer // float64 [Rows], of g² over rows of which Table has parts; nil: over the rows of Grad
 	LR, Eps                   float64
 }
 

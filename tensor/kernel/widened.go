@@ -400,6 +400,9 @@ func (w Widening) AdagradRows(a Adagrad) {
 		defer room.Free()
 		some := a
 		some.DType, some.Rows, some.Index, some.Table, some.State = f32, n, numbers.At, rows[0], rows[1]
+		if a.Mean != nil {
+			some.Mean = unsafe.Add(a.Mean, lo*dtype.Float64.Size())
+		}
 		w.whole(a.DType, func(x []unsafe.Pointer) {
 			some.Grad = x[0]
 			w.Own.AdagradRows(some)

@@ -60,23 +60,27 @@ KERNEL(adam_f32, float *param, const float *grad, const i64 *index, float *m, fl
 KERNEL(adam_bf16, u16 *param, const u16 *grad, const i64 *index, float *m, float *v, i64 n, i64 dim, Adam s) { adam(param, grad, index, m, v, n, dim, s); }
 KERNEL(adam_f64, double *param, const double *grad, const i64 *index, double *m, double *v, i64 n, i64 dim, Adam s) { adam(param, grad, index, m, v, n, dim, s); }
 
-// adagrad_rows is a step of row-wise Adagrad; no row is named twice.
+// adagrad_rows is a step of row-wise Adagrad; no row is named twice. mean is of g² over whole rows, or null: of grad's.
 template <class T, class P>
-static __device__ void adagrad_rows(P *table, const P *grad, const i64 *index, T *state, i64 n, i64 dim, double lr, double eps) {
+static __device__ void adagrad_rows(P *table, const P *grad, const i64 *index, T *state, const double *mean, i64 n, i64 dim, double lr, double eps) {
 	EACH_WARP(i, n) {
 		const P *g = grad + i * dim;
 		P *row = table + index[i] * dim;
-		double sum = 0;
-		EACH_LANE(j, dim) sum += (double)wide(g[j]) * (double)wide(g[j]);
-		sum = warp_reduce<Sum>(sum);
 		T s = state[index[i]];
-		if (dim > 0) s += (T)(sum / (double)dim);
+		if (mean) {
+			s += (T)mean[i];
+		} else {
+			double sum = 0;
+			EACH_LANE(j, dim) sum += (double)wide(g[j]) * (double)wide(g[j]);
+			sum = warp_reduce<Sum>(sum);
+			if (dim > 0) s += (T)((double)(T)sum / (double)dim);
+		}
 		__syncwarp(0xffffffffu); // all have read the state
 		if (threadIdx.x % 32 == 0) state[index[i]] = s;
 		T step = (T)(lr / (sqrt((double)s) + eps));
 		if (s > 0) EACH_LANE(j, dim) put(&row[j], wide(row[j]) - step * wide(g[j]));
 	}
 }
-KERNEL(adagrad_rows_f32, float *table, const float *grad, const i64 *index, float *state, i64 n, i64 dim, double lr, double eps) { adagrad_rows(table, grad, index, state, n, dim, lr, eps); }
-KERNEL(adagrad_rows_bf16, u16 *table, const u16 *grad, const i64 *index, float *state, i64 n, i64 dim, double lr, double eps) { adagrad_rows(table, grad, index, state, n, dim, lr, eps); }
-KERNEL(adagrad_rows_f64, double *table, const double *grad, const i64 *index, double *state, i64 n, i64 dim, double lr, double eps) { adagrad_rows(table, grad, index, state, n, dim, lr, eps); }
+KERNEL(adagrad_rows_f32, float *table, const float *grad, const i64 *index, float *state, const double *mean, i64 n, i64 dim, double lr, double eps) { adagrad_rows(table, grad, index, state, mean, n, dim, lr, eps); }
+KERNEL(adagrad_rows_bf16, u16 *table, const u16 *grad, const i64 *index, float *state, const double *mean, i64 n, i64 dim, double lr, double eps) { adagrad_rows(table, grad, index, state, mean, n, dim, lr, eps); }
+KERNEL(adagrad_rows_f64, double *table, const double *grad, const i64 *index, double *state, const double *mean, i64 n, i64 dim, double lr, double eps) { adagrad_rows(table, grad, index, state, mean, n, dim, lr, eps); }
