@@ -14,6 +14,10 @@ import (
 // and GPT-2's
 //
 //	BlockConfig{Width: C, Heads: H, Bias: true, LayerNorm: true, Activation: (*dtensor.Tensor).GeluTanh, Names: nn.GPT2Names}
+//
+// BERT's is an encoder's, which torch.nn.TransformerEncoderLayer has too, with Relu and other names:
+//
+//	BlockConfig{Width: C, Heads: H, Bias: true, LayerNorm: true, Eps: 1e-12, Bidirectional: true, PostNorm: true, Names: nn.BERTNames}
 type BlockConfig struct {
 	Width      int     // C: features of the residual stream
 	Heads      int     // of the attention
@@ -24,11 +28,14 @@ type BlockConfig struct {
 	QKVBias    bool    // the layers of queries, keys and values have biases
 	Rope       *Rope   // rotates queries and keys by their positions; nil: no rotation
 	LayerNorm  bool    // the norms are LayerNorm; else RMSNorm
+	PostNorm   bool    // norm(x + attention(x)), as in BERT; else x + attention(norm(x)), PyTorch's norm_first
 	Eps        float64 // of the norms; 0: 1e-5 of LayerNorm, 1e-6 of RMSNorm
 	Gated      bool    // the MLP is gated; see MLPConfig
 	Activation func(x *dtensor.Tensor) *dtensor.Tensor
 	Dropout    float64 // of the attention weights and of what each part adds to the stream
 	Seed       uint64  // of the dropout
+	// Bidirectional positions attend to all positions, as in an encoder; else to those up to their own.
+	Bidirectional bool
 
 	TensorAxis string // the mesh axis that divides heads and hidden features; "": none
 	// ContextAxis is the mesh axis that divides the positions of x, in the attention too:
@@ -53,6 +60,9 @@ var (
 	// LlamaNames are the names in Hugging Face's Llama, Mistral and Qwen2.
 	LlamaNames = Names{"input_layernorm", "self_attn", "post_attention_layernorm", "mlp", "q_proj", "k_proj", "v_proj", "o_proj",
 		"gate_proj", "up_proj", "down_proj"}
+	// BERTNames are the names in Hugging Face's BERT.
+	BERTNames = Names{"attention.output.LayerNorm", "attention", "output.LayerNorm", "", "self.query", "self.key", "self.value",
+		"output.dense", "", "intermediate.dense", "output.dense"}
 	// GPT2Names are the names in Hugging Face's GPT-2, where c_attn is q, k and v in one.
 	GPT2Names = Names{"ln_1", "attn", "ln_2", "mlp", "q", "k", "v", "c_proj", "", "c_fc", "c_proj"}
 )
@@ -64,8 +74,8 @@ func (n Names) orDefault() Names {
 	return n
 }
 
-// A Block is one layer of a decoder: x + attention(norm(x)), then the same with
-// the MLP.
+// A Block is one layer of a decoder or an encoder: x + attention(norm(x)), then the
+// same with the MLP.
 type Block struct {
 	Norm1     Module // *RMSNorm or *LayerNorm
 	Attention *Attention
@@ -73,6 +83,7 @@ type Block struct {
 	MLP       *MLP
 
 	dropout  Dropout
+	postNorm bool
 	sequence string // the axis that divides positions; "": none
 	names    Names
 }
@@ -85,12 +96,12 @@ func NewBlock(init *Init, c BlockConfig) *Block {
 	b := &Block{
 		Norm1: newNorm(init, c),
 		Attention: NewAttention(init, AttentionConfig{Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Bias: c.Bias,
-			QKVBias: c.QKVBias, Rope: c.Rope, Dropout: c.Dropout, Seed: c.Seed, TensorAxis: c.TensorAxis,
+			QKVBias: c.QKVBias, Bidirectional: c.Bidirectional, Rope: c.Rope, Dropout: c.Dropout, Seed: c.Seed, TensorAxis: c.TensorAxis,
 			ContextAxis: c.ContextAxis, Names: c.Names}),
 		Norm2: newNorm(init, c),
 		MLP: NewMLP(init, MLPConfig{Width: c.Width, Hidden: c.Hidden, Bias: c.Bias, Gated: c.Gated, Activation: c.Activation,
 			TensorAxis: c.TensorAxis, Names: c.Names}),
-		dropout: Dropout{P: c.Dropout, Seed: c.Seed}, names: c.Names,
+		dropout: Dropout{P: c.Dropout, Seed: c.Seed}, postNorm: c.PostNorm, names: c.Names,
 	}
 	if c.Sequence {
 		b.sequence = c.TensorAxis
@@ -120,10 +131,21 @@ func (b *Block) Forward(x *dtensor.Tensor) *dtensor.Tensor { return b.ForwardWit
 
 // ForwardWith is Forward with a mask or a cache for the attention.
 func (b *Block) ForwardWith(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
-	y := b.Attention.partial(b.gathered(b.Norm1.Forward(x)), in)
-	x = x.Add(b.dropout.Forward(b.settled(y)))
-	y = b.MLP.partial(b.gathered(b.Norm2.Forward(x)))
-	return x.Add(b.dropout.Forward(b.settled(y)))
+	x = b.part(x, b.Norm1, func(x *dtensor.Tensor) *dtensor.Tensor { return b.Attention.partial(x, in) })
+	return b.part(x, b.Norm2, b.MLP.partial)
+}
+
+// part returns x + f(norm(x)), or with postNorm norm(x + f(x)).
+func (b *Block) part(x *dtensor.Tensor, norm Module, f func(x *dtensor.Tensor) *dtensor.Tensor) *dtensor.Tensor {
+	h := x
+	if !b.postNorm {
+		h = norm.Forward(x)
+	}
+	x = x.Add(b.dropout.Forward(b.settled(f(b.gathered(h)))))
+	if b.postNorm {
+		x = norm.Forward(x)
+	}
+	return x
 }
 
 // gathered returns x with all positions on each rank of the tensor axis.

@@ -23,7 +23,7 @@
 //	NewLSTM, NewGRU, NewRNN                              recurrent networks
 //	NewLinears, DotInteraction                           recommendation models: DLRM
 //
-// With LlamaNames or GPT2Names parameters have the names of Hugging Face's models, so
+// With LlamaNames, GPT2Names or BERTNames parameters have the names of Hugging Face's models, so
 // checkpoint.Load and Export need rules for fused and transposed weights only.
 //
 // # Training and evaluation

@@ -40,8 +40,8 @@ type Buffered interface {
 	Buffers() Params
 }
 
-// Join lists the parameters of several layers, each under its name and a dot.
-// names and layers are of one length.
+// Join lists the parameters of several layers, each under its name and a dot, or
+// as they are where its name is empty. names and layers are of one length.
 func Join(names []string, layers ...Layer) Params { return join("Join", names, layers, Layer.Params) }
 
 // JoinBuffers lists the buffers of those of the layers that are Buffered, as Join lists parameters:
@@ -68,7 +68,10 @@ func join(call string, names []string, layers []Layer, of func(Layer) Params) Pa
 				fault.Throw(fmt.Errorf("nn: layer %q is nil; give a layer, or leave it and its name out", names[i]))
 			}
 			for name, p := range of(l) {
-				if !yield(names[i]+"."+name, p) {
+				if names[i] != "" {
+					name = names[i] + "." + name
+				}
+				if !yield(name, p) {
 					return
 				}
 			}

@@ -319,6 +319,69 @@ func TestBatchNormAgainstPyTorch(t *testing.T) {
 	})
 }
 
+// An encoder's block, with norms after or before, whose tensors have the names and the fused projection of PyTorch's.
+func TestEncoderAgainstPyTorch(t *testing.T) {
+	const b, positions, c, hidden = 2, 3, 4, 6
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for _, sequence := range []bool{false, true} {
+			for name, post := range inOrder(map[string]bool{"encoder": true, "encoder norm first": false}) {
+				block := nn.NewBlock(nn.NewInit(mesh, 1), nn.BlockConfig{Width: c, Heads: 2, Hidden: hidden, Bias: true, LayerNorm: true,
+					Bidirectional: true, PostNorm: post, TensorAxis: "tp", Sequence: sequence})
+				x, in := wave(mesh, 1, []int{b, positions, c}, batch()...), nn.AttentionInput{}
+				if post { // sequence i has i + 1 positions
+					mask := []bool{true, false, false, true, true, false}
+					in.Mask = dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), mask, b, 1, 1, positions), batch()...)
+				}
+				params := []*dtensor.Tensor{x, wave(mesh, 2, []int{3 * c, c}, mesh.Every(layout.Replicate())...),
+					wave(mesh, 3, []int{3 * c}, mesh.Every(layout.Replicate())...)}
+				a, mlp := block.Attention, block.MLP
+				norm1, norm2 := block.Norm1.(*nn.LayerNorm), block.Norm2.(*nn.LayerNorm)
+				for i, p := range []**dtensor.Tensor{&a.Out.Weight, &a.Out.Bias, &mlp.Up.Weight, &mlp.Up.Bias, &mlp.Down.Weight, &mlp.Down.Bias,
+					&norm1.Weight, &norm1.Bias, &norm2.Weight, &norm2.Bias} {
+					params = append(params, again(p, float64(4+i)))
+				}
+				if err := compare(ctx, all[name], func() *dtensor.Tensor {
+					for i, l := range []*nn.Linear{a.Q, a.K, a.V} {
+						l.Weight = params[1].Narrow(0, i*c, c).Redistribute(a.Out.Weight.Transpose(0, 1).Placements()...)
+						l.Bias = params[2].Narrow(0, i*c, c).Redistribute(l.Weight.Placements()...)
+					}
+					return block.ForwardWith(x, in)
+				}, params...); err != nil {
+					return fmt.Errorf("Sequence %v: %w", sequence, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// BERT's layers have the names of Hugging Face's file.
+func TestBERTNames(t *testing.T) {
+	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 1})
+		if err != nil {
+			return err
+		}
+		block := nn.NewBlock(nn.NewInit(mesh, 1), nn.BlockConfig{Width: 4, Heads: 2, Bias: true, LayerNorm: true, Bidirectional: true,
+			PostNorm: true, Names: nn.BERTNames})
+		got := map[string]bool{}
+		for name := range block.Params() {
+			got[name] = true
+		}
+		for _, layer := range []string{"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+			"attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"} {
+			if !got[layer+".weight"] || !got[layer+".bias"] {
+				return fmt.Errorf("%s is missing in %v", layer, got)
+			}
+		}
+		if len(got) != 16 {
+			return fmt.Errorf("%d names, want 16: %v", len(got), got)
+		}
+		return nil
+	})
+}
+
 func TestAttentionAgainstPyTorch(t *testing.T) {
 	all := references(t)
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {

@@ -124,6 +124,19 @@ attention("attention masked", 2, 4, 4, 3, 3, 2, False, True, True)
 attention("attention cross masked", 1, 3, 5, 2, 2, 2, True, True, False)
 
 
+def encoder(name, b, t, c, heads, hidden, norm_first, padded):
+    layer = nn.TransformerEncoderLayer(c, heads, hidden, 0, activation=F.gelu, batch_first=True, norm_first=norm_first)
+    x, params = wave(1, b, t, c), dict(layer.named_parameters())
+    for i, p in enumerate(params.values()):
+        p.data = wave(2 + i, *p.shape).detach()
+    mask = torch.arange(t) >= torch.arange(1, b + 1)[:, None] if padded else None  # row i has i + 1 positions
+    case(name, layer(x, src_key_padding_mask=mask), x, *params.values())
+
+
+encoder("encoder", 2, 3, 4, 2, 6, False, True)
+encoder("encoder norm first", 2, 3, 4, 2, 6, True, False)
+
+
 def moe(name, b, t, c, f, experts, k, capacity):
     x, router, up, down = wave(1, b, t, c), wave(2, experts, c), wave(3, experts, f, c), wave(4, experts, c, f)
     rows = x.reshape(-1, c)
