@@ -10,7 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
-// A ConvConfig describes a Conv or a ConvTranspose. In, Out and Kernel are needed.
+// A ConvConfig describes a Conv or a ConvTranspose. In, Out and Kernel, or Each, are needed.
 type ConvConfig struct {
 	In, Out  int // channels
 	Kernel   int // K: its size along each dimension
@@ -19,6 +19,10 @@ type ConvConfig struct {
 	Dilation int // how far apart the kernel's elements are; 0: 1
 	Groups   int // channels are divided into so many groups that do not mix; 0: 1
 	Bias     bool
+
+	// Each has the window of each dimension of positions, where they differ, in place of Kernel, Stride, Padding and
+	// Dilation; nil: they are alike. A kernel of 3 rows and 1 column is []Window{{Kernel: 3, Padding: 1}, {Kernel: 1}}.
+	Each []Window
 
 	// OutputPadding is how many elements a ConvTranspose's result has more at the end of each dimension. It is less than the
 	// larger of Stride and Dilation.
@@ -29,9 +33,10 @@ type ConvConfig struct {
 // Conv2d and Conv3d compute it. Batches may be sharded, S(0). It is a matrix product with the
 // patches of x that the kernel covers, which take K, K² or K³ times the memory of x.
 type Conv struct {
-	Weight *dtensor.Tensor // [Out, In/Groups, K], [Out, In/Groups, K, K] or [Out, In/Groups, K, K, K]
-	Bias   *dtensor.Tensor // [Out]; nil: none
-	config ConvConfig
+	Weight  *dtensor.Tensor // [Out, In/Groups, K], [Out, In/Groups, K, K] or [Out, In/Groups, K, K, K]
+	Bias    *dtensor.Tensor // [Out]; nil: none
+	config  ConvConfig
+	windows slidings
 }
 
 // NewConv1d makes a Conv of signals [B, In, T], with weights of standard deviation
@@ -45,30 +50,34 @@ func NewConv2d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv2d
 func NewConv3d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv3d", c, 3) }
 
 func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
-	c = c.filled(op)
+	c, ws := c.filled(op, dims)
 	if c.OutputPadding != 0 {
 		fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; a ConvTranspose alone has it", op, c.OutputPadding))
 	}
-	weight, bias := c.params(init, dims, c.Out, c.In/c.Groups)
-	return &Conv{weight, bias, c}
+	weight, bias := c.params(init, ws, c.Out, c.In/c.Groups)
+	return &Conv{weight, bias, c, ws}
 }
 
-// filled returns c with its defaults. It throws for numbers that make no convolution.
-func (c ConvConfig) filled(op string) ConvConfig {
-	c.Stride, c.Dilation, c.Groups = cmp.Or(c.Stride, 1), cmp.Or(c.Dilation, 1), cmp.Or(c.Groups, 1)
-	if min(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Groups) < 1 || c.Padding < 0 || c.In%c.Groups != 0 || c.Out%c.Groups != 0 {
-		fault.Throw(fmt.Errorf("nn: %s: %+v: all but paddings and Bias have to be positive, and channels multiples of Groups", op, c))
+// filled returns c with its defaults, and its windows. It throws for numbers that make no convolution.
+func (c ConvConfig) filled(op string, dims int) (ConvConfig, slidings) {
+	c.Groups = cmp.Or(c.Groups, 1)
+	if min(c.In, c.Out, c.Groups) < 1 || c.In%c.Groups != 0 || c.Out%c.Groups != 0 {
+		fault.Throw(fmt.Errorf("nn: %s: %+v: In, Out and Groups have to be positive, and channels multiples of Groups", op, c))
 	}
-	return c
+	var ws slidings
+	for _, w := range windowsOf(op, Window{c.Kernel, c.Stride, c.Padding, c.Dilation}, c.Each, dims) {
+		ws = append(ws, w.sliding(op))
+	}
+	return c, ws
 }
 
 // params makes the weight, [first, second, K, …], and the bias, nil for none.
-func (c ConvConfig) params(init *Init, dims, first, second int) (weight, bias *dtensor.Tensor) {
-	shape, fan := []int{first, second}, c.In/c.Groups
-	for range dims {
-		shape, fan = append(shape, c.Kernel), fan*c.Kernel
+func (c ConvConfig) params(init *Init, ws slidings, first, second int) (weight, bias *dtensor.Tensor) {
+	shape := []int{first, second}
+	for _, w := range ws {
+		shape = append(shape, w.kernel)
 	}
-	weight = init.Normal(1/math.Sqrt(float64(fan)), shape, "", layout.Replicate())
+	weight = init.Normal(1/math.Sqrt(float64(c.In/c.Groups*ws.elements())), shape, "", layout.Replicate())
 	if c.Bias {
 		bias = init.Fill(0, []int{c.Out}, "", layout.Replicate())
 	}
@@ -100,7 +109,7 @@ func addBias(y, bias *dtensor.Tensor) *dtensor.Tensor {
 func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	c, dims := v.config, v.Weight.NDim()-2
 	c.signal("Conv", dims, x)
-	patches, ok := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}.patches(x, 0)
+	patches, ok := v.windows.patches(x, 0)
 	if !ok {
 		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
 	}

@@ -12,9 +12,10 @@ import (
 // the kernel, times itself, to a window of the result. Batches may be sharded, S(0). The
 // windows take K, K² or K³ times the memory of x with Out channels.
 type ConvTranspose struct {
-	Weight *dtensor.Tensor // [In, Out/Groups, K], [In, Out/Groups, K, K] or [In, Out/Groups, K, K, K]
-	Bias   *dtensor.Tensor // [Out]; nil: none
-	config ConvConfig
+	Weight  *dtensor.Tensor // [In, Out/Groups, K], [In, Out/Groups, K, K] or [In, Out/Groups, K, K, K]
+	Bias    *dtensor.Tensor // [Out]; nil: none
+	config  ConvConfig
+	windows slidings
 }
 
 // NewConvTranspose1d makes a ConvTranspose of signals [B, In, T], with weights of standard
@@ -34,13 +35,15 @@ func NewConvTranspose3d(init *Init, c ConvConfig) *ConvTranspose {
 }
 
 func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTranspose {
-	c = c.filled(op)
-	if c.OutputPadding < 0 || c.OutputPadding >= max(c.Stride, c.Dilation) {
-		fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; give one that is not negative, and below Stride %d or Dilation %d",
-			op, c.OutputPadding, c.Stride, c.Dilation))
+	c, ws := c.filled(op, dims)
+	for _, w := range ws {
+		if c.OutputPadding < 0 || c.OutputPadding >= max(w.stride, w.dilation) {
+			fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; give one that is not negative, and below Stride %d or Dilation %d",
+				op, c.OutputPadding, w.stride, w.dilation))
+		}
 	}
-	weight, bias := c.params(init, dims, c.In, c.Out/c.Groups)
-	return &ConvTranspose{weight, bias, c}
+	weight, bias := c.params(init, ws, c.In, c.Out/c.Groups)
+	return &ConvTranspose{weight, bias, c, ws}
 }
 
 // Forward returns the transposed convolution of x, in x's type, whose sizes become
@@ -52,19 +55,20 @@ func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTransp
 func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	c, dims := v.config, v.Weight.NDim()-2
 	c.signal("ConvTranspose", dims, x)
-	batch, windows, positions, window := x.Dim(0), x.Shape()[2:], 1, 1
+	batch, windows, positions, window := x.Dim(0), x.Shape()[2:], 1, v.windows.elements()
 	sizes := make([]int, dims)
 	for d, n := range windows {
-		sizes[d] = (n-1)*c.Stride - 2*c.Padding + c.Dilation*(c.Kernel-1) + 1 + c.OutputPadding
+		w := v.windows[d]
+		sizes[d] = (n-1)*w.stride - 2*w.padding + w.dilation*(w.kernel-1) + 1 + c.OutputPadding
 		if n < 1 || sizes[d] < 1 {
 			fault.Throw(fmt.Errorf("nn: ConvTranspose%dd.Forward: nothing is left of %v; give it more positions, or less Padding", dims, x.Layout()))
 		}
-		positions, window = positions*n, window*c.Kernel
+		positions *= n
 	}
 	x = x.Reshape(batch, c.Groups, c.In/c.Groups, positions)
 	weight := like(v.Weight, x).Reshape(c.Groups, c.In/c.Groups, c.Out/c.Groups*window)
 	y := dtensor.Einsum("bgin,gik->bgkn", x, weight).Reshape(append([]int{batch, c.Out, window}, windows...)...)
-	y = sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}.unpatch(y, sizes)
+	y = v.windows.unpatch(y, sizes)
 	return addBias(y, v.Bias)
 }
 

@@ -237,6 +237,8 @@ func TestLayerRefusals(t *testing.T) {
 			{"with Scale 0.1 none", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 0.1}).Forward(x) }},
 			{"as many dimensions", func() { nn.NewUpsample(nn.UpsampleConfig{Size: []int{2, 2}}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewPReLU(init, 2).Forward(x) }},
+			{"give a Window for each of 1 dimensions", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Each: make([]nn.Window, 2)}) }},
+			{"no Kernel, Stride", func() { nn.NewMaxPool1d(nn.PoolConfig{Kernel: 2, Each: []nn.Window{{Kernel: 2}}}) }},
 			{"a mean has no Dilation", func() { nn.NewAvgPool1d(nn.PoolConfig{Kernel: 2, Dilation: 2}) }},
 		} {
 			if err := dtensor.Try(ctx, mesh, c.f); err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "nn: ") {

@@ -9,21 +9,23 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
-// A PoolConfig describes the windows of a Pool. Kernel is needed.
+// A PoolConfig describes the windows of a Pool. Kernel, or Each, is needed.
 type PoolConfig struct {
 	Kernel   int // K: the size of a window along each dimension
 	Stride   int // 0: Kernel, so that windows do not overlap
 	Padding  int // elements on each side of each dimension, at most Kernel/2: zeros of a mean, which count; -∞ of a maximum
 	Dilation int // how far apart a window's elements are; 0: 1; of a maximum only
+
+	// Each has the window of each dimension of positions, where they differ, in place of the above; nil: they are alike.
+	Each []Window
 }
 
 // A Pool is the largest element, or the mean, of each window of signals, images or volumes, as torch.nn.MaxPool1d,
 // MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d and AvgPool3d compute it. Batches and channels may be sharded, S(0) and S(1).
 // It makes the windows first, which take K/Stride, (K/Stride)² or (K/Stride)³ times the memory of x.
 type Pool struct {
-	config PoolConfig
-	dims   int
-	mean   bool
+	windows slidings
+	mean    bool
 }
 
 // NewMaxPool1d makes a Pool of the largest elements of signals [B, C, T].
@@ -45,14 +47,18 @@ func NewAvgPool2d(c PoolConfig) *Pool { return newPool("NewAvgPool2d", c, 2, tru
 func NewAvgPool3d(c PoolConfig) *Pool { return newPool("NewAvgPool3d", c, 3, true) }
 
 func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
-	c.Stride = cmp.Or(c.Stride, c.Kernel)
-	if c.Dilation = cmp.Or(c.Dilation, 1); mean && c.Dilation != 1 {
-		fault.Throw(fmt.Errorf("nn: %s: %+v: a mean has no Dilation", op, c))
+	p := &Pool{mean: mean}
+	for _, w := range windowsOf(op, Window{c.Kernel, c.Stride, c.Padding, c.Dilation}, c.Each, dims) {
+		w.Stride = cmp.Or(w.Stride, w.Kernel)
+		if mean && cmp.Or(w.Dilation, 1) != 1 {
+			fault.Throw(fmt.Errorf("nn: %s: %+v: a mean has no Dilation", op, w))
+		}
+		if w.Padding > w.Kernel/2 {
+			fault.Throw(fmt.Errorf("nn: %s: %+v: Padding has to be from 0 to half of Kernel", op, w))
+		}
+		p.windows = append(p.windows, w.sliding(op))
 	}
-	if min(c.Kernel, c.Stride, c.Dilation) < 1 || c.Padding < 0 || c.Padding > c.Kernel/2 {
-		fault.Throw(fmt.Errorf("nn: %s: %+v: Kernel, Stride and Dilation have to be positive, and Padding from 0 to half of Kernel", op, c))
-	}
-	return &Pool{config: c, dims: dims, mean: mean}
+	return p
 }
 
 // Forward returns what x has in each window, in x's type. Sizes become
@@ -64,15 +70,14 @@ func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 //
 // The gradient of a maximum goes to the first of the elements that equal it, and NaN is larger than all.
 func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	if x.NDim() != p.dims+2 {
-		fault.Throw(fmt.Errorf("nn: Pool.Forward: %v: it wants [batch, channels] and %d dimensions of positions", x.Layout(), p.dims))
+	if dims := len(p.windows); x.NDim() != dims+2 {
+		fault.Throw(fmt.Errorf("nn: Pool.Forward: %v: it wants [batch, channels] and %d dimensions of positions", x.Layout(), dims))
 	}
 	fill := math.Inf(-1)
 	if p.mean {
 		fill = 0
 	}
-	c := p.config
-	y, ok := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}.patches(x, fill)
+	y, ok := p.windows.patches(x, fill)
 	if !ok {
 		fault.Throw(fmt.Errorf("nn: Pool.Forward: %v is smaller than the window", x.Layout()))
 	}

@@ -140,6 +140,8 @@ func TestConvAgainstPyTorch(t *testing.T) {
 			"conv1d padded": {[]int{2, 2, 6}, nn.ConvConfig{In: 2, Out: 4, Kernel: 3, Stride: 2, Padding: 1, Dilation: 2, Groups: 2}},
 			"conv2d":        {[]int{2, 2, 5, 4}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
 			"conv2d padded": {[]int{2, 4, 5, 6}, nn.ConvConfig{In: 4, Out: 4, Kernel: 3, Stride: 2, Padding: 2, Dilation: 2, Groups: 4}},
+			"conv2d each": {[]int{2, 2, 5, 6}, nn.ConvConfig{In: 2, Out: 4, Groups: 2,
+				Each: []nn.Window{{Kernel: 3, Padding: 1, Dilation: 2}, {Kernel: 2, Stride: 2}}}},
 			"conv3d":        {[]int{2, 2, 3, 4, 2}, nn.ConvConfig{In: 2, Out: 3, Kernel: 2}},
 			"conv3d padded": {[]int{3, 2, 3, 2, 4}, nn.ConvConfig{In: 2, Out: 2, Kernel: 2, Stride: 2, Padding: 1, Dilation: 2, Groups: 2}},
 		}) {
@@ -172,6 +174,8 @@ func TestConvTransposeAgainstPyTorch(t *testing.T) {
 			"convtranspose2d":       {[]int{2, 2, 3, 2}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
 			"convtranspose2d padded": {[]int{2, 4, 3, 4},
 				nn.ConvConfig{In: 4, Out: 4, Kernel: 3, Stride: 2, Padding: 2, OutputPadding: 1, Groups: 4, Dilation: 2}},
+			"convtranspose2d each": {[]int{2, 2, 3, 4}, nn.ConvConfig{In: 2, Out: 4, Groups: 2,
+				Each: []nn.Window{{Kernel: 3, Padding: 1, Dilation: 2}, {Kernel: 2, Stride: 3}}}},
 			"convtranspose3d": {[]int{2, 2, 2, 3, 2}, nn.ConvConfig{In: 2, Out: 2, Kernel: 2}},
 			"convtranspose3d padded": {[]int{3, 2, 2, 1, 3},
 				nn.ConvConfig{In: 2, Out: 2, Kernel: 3, Stride: 2, Padding: 1, OutputPadding: 1, Groups: 2}},
@@ -202,11 +206,15 @@ func TestPoolAgainstPyTorch(t *testing.T) {
 			"maxpool1d dilated": {[]int{2, 2, 9}, nn.NewMaxPool1d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1, Dilation: 2})},
 			"maxpool2d":         {[]int{4, 2, 6, 5}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2})},
 			"maxpool2d ties":    {[]int{2, 2, 6, 7}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
-			"maxpool3d":         {[]int{2, 2, 4, 5, 3}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 2})},
-			"maxpool3d ties":    {[]int{3, 2, 3, 4, 5}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
-			"avgpool3d":         {[]int{3, 2, 3, 4, 5}, nn.NewAvgPool3d(nn.PoolConfig{Kernel: 2, Stride: 1, Padding: 1})},
-			"avgpool1d":         {[]int{2, 3, 7}, nn.NewAvgPool1d(nn.PoolConfig{Kernel: 3, Stride: 1, Padding: 1})},
-			"avgpool2d":         {[]int{4, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"maxpool2d each": {[]int{4, 2, 6, 5}, nn.NewMaxPool2d(nn.PoolConfig{
+				Each: []nn.Window{{Kernel: 3, Stride: 2, Padding: 1}, {Kernel: 2, Dilation: 2}}})},
+			"avgpool2d each": {[]int{2, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{
+				Each: []nn.Window{{Kernel: 1}, {Kernel: 3, Stride: 2, Padding: 1}}})},
+			"maxpool3d":      {[]int{2, 2, 4, 5, 3}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 2})},
+			"maxpool3d ties": {[]int{3, 2, 3, 4, 5}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"avgpool3d":      {[]int{3, 2, 3, 4, 5}, nn.NewAvgPool3d(nn.PoolConfig{Kernel: 2, Stride: 1, Padding: 1})},
+			"avgpool1d":      {[]int{2, 3, 7}, nn.NewAvgPool1d(nn.PoolConfig{Kernel: 3, Stride: 1, Padding: 1})},
+			"avgpool2d":      {[]int{4, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
 		}) {
 			for _, channels := range []layout.Placement{layout.Replicate(), layout.Shard(1)} {
 				x := wave(mesh, 1, c.x, layout.Shard(0), channels)

@@ -1,32 +1,56 @@
 package nn
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A sliding window covers kernel elements of a dimension, dilation apart, and moves by stride. The dimension has
 // padding elements more on each side.
 type sliding struct{ kernel, stride, padding, dilation int }
 
+// slidings has the sliding window of each dimension of positions.
+type slidings []sliding
+
+// windowsOf returns w for each of dims dimensions of positions, or each, which is in place of it.
+func windowsOf(op string, w Window, each []Window, dims int) []Window {
+	if each == nil {
+		return slices.Repeat([]Window{w}, dims)
+	}
+	if len(each) != dims || w != (Window{}) {
+		fault.Throw(fmt.Errorf("nn: %s: Each is %+v beside %+v; give a Window for each of %d dimensions of positions, and no Kernel, Stride, "+
+			"Padding or Dilation beside", op, each, w, dims))
+	}
+	return each
+}
+
+// elements returns how many elements a window has.
+func (ws slidings) elements() int {
+	n := 1
+	for _, w := range ws {
+		n *= w.kernel
+	}
+	return n
+}
+
 // patches turns the positions of x, all dimensions from 2 on, into windows. The elements beyond x are fill. x [B, C, T] becomes
 // [B, C, K, T'], x [B, C, H, W] becomes [B, C, K·K, H', W'], and so on; ok is false if x is smaller than a window.
-func (w sliding) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok bool) {
-	covered := w.dilation*(w.kernel-1) + 1
-	elements, dims := 1, x.NDim()-2 // elements of a window
+func (ws slidings) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok bool) {
 	var sizes []int
-	for d := range dims {
-		beyond := x.Dim(2+2*d) + 2*w.padding - covered
+	for d, w := range ws {
+		beyond := x.Dim(2+2*d) + 2*w.padding - w.dilation*(w.kernel-1) - 1
 		if beyond < 0 {
 			return nil, false
 		}
-		sizes, elements = append(sizes, beyond/w.stride+1), elements*w.kernel
+		sizes = append(sizes, beyond/w.stride+1)
 		x = w.cut(x, 2+2*d, sizes[d], fill)
 	}
-	x = x.Permute(elementsFirst(dims)...)
-	return x.Reshape(append([]int{x.Dim(0), x.Dim(1), elements}, sizes...)...), true
+	x = x.Permute(elementsFirst(len(ws))...)
+	return x.Reshape(append([]int{x.Dim(0), x.Dim(1), ws.elements()}, sizes...)...), true
 }
 
 // elementsFirst is the order of dimensions that turns [B, C, K, H', K, W'] to [B, C, K, K, H', W'], of any number of positions.
@@ -50,15 +74,18 @@ func (w sliding) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Te
 
 // unpatch is the transpose of patches: it adds up the elements of windows where they were, in dimensions that become as sizes say.
 // x [B, C, K, T'] becomes [B, C, T], x [B, C, K·K, H', W'] becomes [B, C, H, W], and so on.
-func (w sliding) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
-	windows, dims := x.Shape()[3:], len(sizes)
-	shape, order := slices.Concat(x.Shape()[:2], slices.Repeat([]int{w.kernel}, dims), windows), make([]int, 2+2*dims)
-	for to, from := range elementsFirst(dims) { // [B, C, K, K, H', W'] → [B, C, K, H', K, W']
+func (ws slidings) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
+	windows, shape, order := x.Shape()[3:], slices.Clone(x.Shape()[:2]), make([]int, 2+2*len(ws))
+	for _, w := range ws {
+		shape = append(shape, w.kernel)
+	}
+	shape = append(shape, windows...)
+	for to, from := range elementsFirst(len(ws)) { // [B, C, K, K, H', W'] → [B, C, K, H', K, W']
 		order[from] = to
 	}
 	x = x.Reshape(shape...).Permute(order...)
-	for d, size := range sizes {
-		x = w.join(x, 2+d, windows[d], size)
+	for d, w := range ws {
+		x = w.join(x, 2+d, windows[d], sizes[d])
 	}
 	return x
 }

@@ -3,15 +3,16 @@ package nn
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
-// A Window is what slides over each dimension of positions in an Unfold. Kernel is needed.
+// A Window is what slides over each dimension of positions in an Unfold, or over one of a Conv or Pool. Kernel is needed.
 type Window struct {
 	Kernel   int // K: the size along each dimension
-	Stride   int // how far it moves; 0: 1
+	Stride   int // how far it moves; 0: 1, of a Pool Kernel
 	Padding  int // zeros on each side of each dimension
 	Dilation int // how far apart its elements are; 0: 1
 }
@@ -37,7 +38,7 @@ func Unfold(x *dtensor.Tensor, w Window) *dtensor.Tensor {
 	if x.NDim() < 3 || x.NDim() > 5 {
 		fault.Throw(fmt.Errorf("nn: Unfold: %v: it wants [batch, channels] and 1 to 3 dimensions of positions", x.Layout()))
 	}
-	y, ok := s.patches(x, 0)
+	y, ok := slidings(slices.Repeat([]sliding{s}, x.NDim()-2)).patches(x, 0)
 	if !ok {
 		fault.Throw(fmt.Errorf("nn: Unfold: %v is smaller than the window", x.Layout()))
 	}
@@ -64,5 +65,6 @@ func Fold(x *dtensor.Tensor, w Window, sizes ...int) *dtensor.Tensor {
 		fault.Throw(fmt.Errorf("nn: Fold: %v is not what Unfold makes of positions %v by %+v: it wants [batch, channels·%d, %d]",
 			x.Layout(), sizes, w, elements, windows))
 	}
-	return s.unpatch(x.Reshape(append([]int{x.Dim(0), x.Dim(1) / elements, elements}, shape...)...), sizes)
+	x = x.Reshape(append([]int{x.Dim(0), x.Dim(1) / elements, elements}, shape...)...)
+	return slidings(slices.Repeat([]sliding{s}, len(sizes))).unpatch(x, sizes)
 }

@@ -32,7 +32,7 @@ def case(name, out, *inputs):
 
 def conv(name, dims, b, size, i, o, k, stride=1, padding=0, dilation=1, groups=1):
     x = wave(1, b, i, *size)
-    w, bias = wave(2, o, i // groups, *([k] * dims)), wave(3, o)
+    w, bias = wave(2, o, i // groups, *([k] * dims if isinstance(k, int) else k)), wave(3, o)
     f = (F.conv1d, F.conv2d, F.conv3d)[dims - 1]
     case(name, f(x, w, bias, stride, padding, dilation, groups), x, w, bias)
 
@@ -41,13 +41,14 @@ conv("conv1d", 1, 2, (7,), 2, 3, 3)
 conv("conv1d padded", 1, 2, (6,), 2, 4, 3, 2, 1, 2, 2)
 conv("conv2d", 2, 2, (5, 4), 2, 3, 3)
 conv("conv2d padded", 2, 2, (5, 6), 4, 4, 3, 2, 2, 2, 4)
+conv("conv2d each", 2, 2, (5, 6), 2, 4, (3, 2), (1, 2), (1, 0), (2, 1), 2)
 conv("conv3d", 3, 2, (3, 4, 2), 2, 3, 2)
 conv("conv3d padded", 3, 3, (3, 2, 4), 2, 2, 2, 2, 1, 2, 2)
 
 
 def transposed(name, dims, b, size, i, o, k, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     x = wave(1, b, i, *size)
-    w, bias = wave(2, i, o // groups, *([k] * dims)), wave(3, o)
+    w, bias = wave(2, i, o // groups, *([k] * dims if isinstance(k, int) else k)), wave(3, o)
     f = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[dims - 1]
     case(name, f(x, w, bias, stride, padding, output_padding, groups, dilation), x, w, bias)
 
@@ -57,6 +58,7 @@ transposed("convtranspose1d padded", 1, 2, (5,), 2, 4, 3, 2, 1, 1, 2, 2)
 transposed("convtranspose1d short", 1, 3, (1,), 2, 2, 1, 3, 0, 2)
 transposed("convtranspose2d", 2, 2, (3, 2), 2, 3, 3)
 transposed("convtranspose2d padded", 2, 2, (3, 4), 4, 4, 3, 2, 2, 1, 4, 2)
+transposed("convtranspose2d each", 2, 2, (3, 4), 2, 4, (3, 2), (1, 3), (1, 0), 0, 2, (2, 1))
 transposed("convtranspose3d", 3, 2, (2, 3, 2), 2, 2, 2)
 transposed("convtranspose3d padded", 3, 3, (2, 1, 3), 2, 2, 3, 2, 1, 1, 2)
 
@@ -93,6 +95,8 @@ pool("avgpool1d", F.avg_pool1d, (2, 3, 7), kernel_size=3, stride=1, padding=1)
 pool("maxpool3d", F.max_pool3d, (2, 2, 4, 5, 3), kernel_size=2)
 pool("maxpool3d ties", F.max_pool3d, (3, 2, 3, 4, 5), kernel_size=3, stride=2, padding=1)
 pool("avgpool3d", F.avg_pool3d, (3, 2, 3, 4, 5), kernel_size=2, stride=1, padding=1)
+pool("maxpool2d each", F.max_pool2d, (4, 2, 6, 5), kernel_size=(3, 2), stride=(2, 2), padding=(1, 0), dilation=(1, 2))
+pool("avgpool2d each", F.avg_pool2d, (2, 2, 6, 5), kernel_size=(1, 3), stride=(1, 2), padding=(0, 1))
 pool("avgpool2d", F.avg_pool2d, (4, 2, 6, 5), kernel_size=3, stride=2, padding=1)
 
 for name, shape, groups in ("groupnorm", (4, 6), 3), ("groupnorm2d", (2, 4, 3, 2), 2), ("groupnorm one", (3, 3, 5), 3):
