@@ -63,3 +63,26 @@ func TestEvery(t *testing.T) {
 		return nil
 	})
 }
+
+// TestShapeIsACopy appends to parts of what Shape, LocalShape and Placements return, which leaves the tensor, and others of
+// its layout, as they are.
+func TestShapeIsACopy(t *testing.T) {
+	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		return dtensor.Try(ctx, m, func() {
+			make1 := func() T { return dtensor.Full(m, tensor.Float32, 1, []int{4, 3, 2}, layout.Replicate()) }
+			x := make1()
+			if y := x.Reshape(append(x.Shape()[:1], 2, 3)...); !slices.Equal(y.Shape(), []int{4, 2, 3}) {
+				failf("the reshaped tensor has shape %v", y.Shape())
+			}
+			x.LocalShape()[0], x.Placements()[0] = 7, layout.Shard(1)
+			for _, z := range []T{x, make1()} {
+				if z.Placements()[0] != layout.Replicate() || !slices.Equal(z.Shape(), []int{4, 3, 2}) || !slices.Equal(z.LocalShape(), z.Shape()) {
+					failf("%v has shape %v, on this rank %v", z.Placements(), z.Shape(), z.LocalShape())
+				}
+			}
+			if s := x.Sum([]int{1}, false); tensor.ToSlice[float32](s.Full())[7] != 3 {
+				failf("the sums are %v", s.Full())
+			}
+		})
+	})
+}

@@ -42,8 +42,8 @@ func absent(op string) {
 // Mesh returns the mesh t is spread over.
 func (t *Tensor) Mesh() *Mesh { return t.there("Mesh").spec.mesh }
 
-// Shape returns the global sizes; do not modify it.
-func (t *Tensor) Shape() []int { return t.there("Shape").spec.shape }
+// Shape returns the global sizes. The slice is the caller's, who may append to a part of it.
+func (t *Tensor) Shape() []int { return slices.Clone(t.there("Shape").spec.shape) }
 
 // Stride returns how far apart neighbours in each dimension of the global tensor are, in
 // elements. All tensors are row-major, so it follows from the shape.
@@ -65,8 +65,15 @@ func (t *Tensor) NDim() int { return len(t.there("NDim").spec.shape) }
 // Numel returns the number of elements of the global tensor.
 func (t *Tensor) Numel() int { return t.there("Numel").spec.numel }
 
-// Placements returns one placement for each mesh axis; do not modify it.
-func (t *Tensor) Placements() []layout.Placement { return t.there("Placements").spec.placements }
+// Placements returns one placement for each mesh axis. The slice is the caller's, who may change it.
+func (t *Tensor) Placements() []layout.Placement {
+	return slices.Clone(t.there("Placements").spec.placements)
+}
+
+// Placement returns the placement on one mesh axis, counted from 0.
+func (t *Tensor) Placement(axis int) layout.Placement {
+	return t.there("Placement").spec.placements[axis]
+}
 
 // DType returns the element type.
 func (t *Tensor) DType() tensor.DType { return t.there("DType").local.DType() }
@@ -114,8 +121,8 @@ func (t *Tensor) Layout() layout.Layout { return t.there("Layout").spec.layout }
 // tensors differ get an error.
 func (t *Tensor) Facts() uint32 { return t.there("Facts").spec.facts() ^ t.from }
 
-// LocalShape returns the shape of this rank's shard; do not modify it.
-func (t *Tensor) LocalShape() []int { return t.spec.local }
+// LocalShape returns the shape of this rank's shard. The slice is the caller's.
+func (t *Tensor) LocalShape() []int { return slices.Clone(t.spec.local) }
 
 // FromLocal makes a tensor of the global shape from the shards that the ranks
 // hold. local is not copied; its shape must be the one that the layout gives

@@ -169,17 +169,20 @@ func checkBags(op string, ids, offsets, weights *dtensor.Tensor, o *BagOptions) 
 // placeBags brings ids to a layout that keeps bags whole: sharded by bags where
 // the table is replicated, else replicated. final has the placements of the result.
 func placeBags(weight, ids *dtensor.Tensor) (placed *dtensor.Tensor, final []layout.Placement) {
-	final = make([]layout.Placement, len(ids.Placements()))
-	want := make([]layout.Placement, len(final))
-	for axis, at := range ids.Placements() {
+	n := len(ids.Mesh().Axes())
+	places := make([]layout.Placement, 3*n)
+	final, want, were := places[:n:n], places[n:2*n], places[2*n:]
+	for axis := range were {
+		at := ids.Placement(axis)
+		were[axis] = at
 		if ids.NDim() == 2 && at.Shards(0) {
 			final[axis] = at
-			if weight.Placements()[axis].IsReplicate() && !weight.Mesh().SameBits() {
+			if weight.Placement(axis).IsReplicate() && !weight.Mesh().SameBits() {
 				want[axis] = at
 			}
 		}
 	}
-	layout.Refit(want, ids.Placements())
+	layout.Refit(want, were)
 	return ids.Redistribute(want...), final
 }
 

@@ -78,7 +78,7 @@ func (b *bags) scaleGrad(dy *tensor.Tensor) *dtensor.Tensor {
 	local := b.scale.Local()
 	flat := tensor.Zeros(local.Device(), local.DType(), local.Numel())
 	tensor.IndexAddTo(flat, 0, b.p.tensor(b.p.at), tensor.Cast(dots, local.DType()))
-	places := slices.Clone(b.scale.Placements())
+	places := b.scale.Placements()
 	for _, axis := range slices.Concat(b.masked, b.columns) {
 		places[axis] = layout.Partial(layout.Sum)
 	}

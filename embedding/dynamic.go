@@ -171,7 +171,7 @@ func (d *Dynamic) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 		if slices.ContainsFunc(d.follows, func(f followed) bool { return f.name == name }) {
 			refuse("Follow", "%q of %v is followed already; give the states of two optimizers names of their own", name, d)
 		}
-		byRow := t.NDim() > 0 && t.Dim(0) == w.Dim(0) && t.Mesh() == w.Mesh() && t.Placements()[d.axis] == w.Placements()[d.axis]
+		byRow := t.NDim() > 0 && t.Dim(0) == w.Dim(0) && t.Mesh() == w.Mesh() && t.Placement(d.axis) == w.Placement(d.axis)
 		d.follows = append(d.follows, followed{name, t, byRow})
 	}
 }
@@ -196,7 +196,7 @@ func (d *Dynamic) Lookup(keys *dtensor.Tensor) *dtensor.Tensor {
 	d.mesh().RefuseSameBits("Dynamic.Lookup", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
 	const op = "Lookup"
 	d.checkKeys(op, keys)
-	shape := append(slices.Clone(keys.Shape()), d.config.Dim)
+	shape := append(keys.Shape(), d.config.Dim)
 	if keys.NDim() == 0 {
 		return d.Lookup(keys.Reshape(1)).Reshape(shape...)
 	}
@@ -218,7 +218,7 @@ func (d *Dynamic) Lookup(keys *dtensor.Tensor) *dtensor.Tensor {
 // place brings keys to a layout in which the ranks of the table's axis have different
 // ones. final has the placements of what is looked up.
 func (d *Dynamic) place(keys *dtensor.Tensor) (at *dtensor.Tensor, final []layout.Placement) {
-	want := slices.Clone(keys.Placements())
+	want := keys.Placements()
 	for axis, p := range want {
 		if p.IsPartial() {
 			want[axis] = layout.Replicate()

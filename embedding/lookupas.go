@@ -39,7 +39,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 	if !replies && !wholeRows || !p.mesh.Inside() || p.mesh.SameBits() || t.stored != nil {
 		return t.lookUp(ids).Redistribute(to...)
 	}
-	shape := append(slices.Clone(ids.Shape()), weight.Dim(1))
+	shape := append(ids.Shape(), weight.Dim(1))
 	at := ids.Redistribute(p.ids...)
 	input := t.input()
 	l := newLookup(p, s, weight, at, dtensor.Tracked(input))
@@ -70,7 +70,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 // there, and nothing else changes.
 func (p *roles) fromOwners(weight, ids *dtensor.Tensor, s settings, to []layout.Placement) bool {
 	if len(p.masked) != 1 || len(p.requests)+len(p.columns) > 0 || p.premasked || s.renorm || ids.NDim() == 0 ||
-		len(to) != len(p.result) || !slices.Equal(p.weight, weight.Placements()) {
+		len(to) != len(p.result) || !slices.Equal(p.weight, p.weightWas) {
 		return false
 	}
 	for axis, place := range to {
@@ -97,7 +97,7 @@ func (p *roles) wholeRows(weight *dtensor.Tensor, s settings, to []layout.Placem
 	want := slices.Clone(p.result)
 	axis := p.columns[0]
 	want[axis] = layout.Replicate()
-	return slices.Equal(to, want) && slices.Equal(p.weight, weight.Placements()) &&
+	return slices.Equal(to, want) && slices.Equal(p.weight, p.weightWas) &&
 		p.weight[axis] == layout.Shard(1) && weight.Dim(1)%p.mesh.Axes()[axis].Size == 0
 }
 

@@ -24,6 +24,8 @@ type roles struct {
 	result []layout.Placement // of the rows that are looked up
 	final  []layout.Placement // of what the caller gets
 
+	weightWas, idsWere []layout.Placement // of what the caller gave
+
 	premasked bool // the ids came masked for this table
 	carries   bool // the result carries a mask; else it is P(sum) on masked axes
 }
@@ -32,10 +34,14 @@ type roles struct {
 func rolesOf(op string, weight, ids *dtensor.Tensor, s settings) *roles {
 	mesh := weight.Mesh()
 	n := len(mesh.Axes())
-	places := make([]layout.Placement, 4*n)
-	p := &roles{op: op, mesh: mesh, weight: places[:n:n], ids: places[n : 2*n : 2*n], result: places[2*n : 3*n : 3*n], final: places[3*n:]}
-	copy(p.weight, weight.Placements())
-	copy(p.ids, ids.Placements())
+	places := make([]layout.Placement, 6*n)
+	p := &roles{op: op, mesh: mesh, weight: places[:n:n], ids: places[n : 2*n : 2*n], result: places[2*n : 3*n : 3*n],
+		final: places[3*n : 4*n : 4*n], weightWas: places[4*n : 5*n : 5*n], idsWere: places[5*n:]}
+	for axis := range n {
+		p.weightWas[axis], p.idsWere[axis] = weight.Placement(axis), ids.Placement(axis)
+	}
+	copy(p.weight, p.weightWas)
+	copy(p.ids, p.idsWere)
 	p.premasked = fitsMask(op, weight, ids, s)
 	for axis, w := range p.weight {
 		if w.IsPartial() {
@@ -48,7 +54,7 @@ func rolesOf(op string, weight, ids *dtensor.Tensor, s settings) *roles {
 	if mesh.SameBits() && !p.premasked { // each owner adds up the gradients of all ids in their order
 		clear(p.ids)
 	}
-	layout.Refit(p.ids, ids.Placements())
+	layout.Refit(p.ids, p.idsWere)
 	last := ids.NDim() // the dimension of features in the result
 	for axis, w := range p.weight {
 		at := p.ids[axis]
@@ -58,7 +64,7 @@ func rolesOf(op string, weight, ids *dtensor.Tensor, s settings) *roles {
 			case w.Shards(0) && at.IsShard():
 				p.requests = append(p.requests, axis)
 			case w.Shards(0):
-				p.result[axis] = layout.MaskPartial(weight.Shape(), 0)
+				p.result[axis] = layout.MaskPartial([]int{weight.Dim(0), weight.Dim(1)}, 0)
 				p.masked = append(p.masked, axis)
 			case w.Shards(1):
 				p.result[axis] = w.WithDim(last)
@@ -68,7 +74,7 @@ func rolesOf(op string, weight, ids *dtensor.Tensor, s settings) *roles {
 			}
 		}
 		p.final[axis] = p.result[axis]
-		if own := ids.Placements()[axis]; own.IsShard() { // the same part of the ids again, with whole rows
+		if own := p.idsWere[axis]; own.IsShard() { // the same part of the ids again, with whole rows
 			p.final[axis] = own
 		}
 	}
@@ -114,14 +120,13 @@ func fitsMask(op string, weight, ids *dtensor.Tensor, s settings) bool {
 	if ids.Mask() == nil {
 		return false
 	}
-	for axis, at := range ids.Placements() {
-		shape, dim, ok := at.Offset()
+	for axis := range ids.Mesh().Axes() {
+		shape, dim, ok := ids.Placement(axis).Offset()
 		if ok && (dim != 0 || len(shape) == 0 || shape[0] != weight.Dim(0)) {
 			refuse(op, "the mask of the ids is for dimension %d of %v, which conflicts with %s of %d rows; pass the ids before they were masked",
 				dim, shape, s.table(), weight.Dim(0))
 		}
-		w := weight.Placements()[axis]
-		if ok != (w == layout.Shard(0)) {
+		if ok != (weight.Placement(axis) == layout.Shard(0)) {
 			return false // it is undone: ids are brought to Replicate
 		}
 	}

@@ -71,9 +71,9 @@ func newRoute(m *dtensor.Mesh, weights []*dtensor.Tensor, batch, requests, repli
 
 // shardedOver returns the axes of more than one rank that shard dimensions of a tensor.
 func shardedOver(t *dtensor.Tensor, dims ...int) (set uint) {
-	for axis, place := range t.Placements() {
+	for axis := range t.Mesh().Axes() {
 		for _, d := range dims {
-			if place.Shards(d) && t.Mesh().Axes()[axis].Size > 1 {
+			if t.Placement(axis).Shards(d) && t.Mesh().Axes()[axis].Size > 1 {
 				set |= 1 << axis
 			}
 		}

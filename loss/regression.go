@@ -144,7 +144,7 @@ func InfoNCE(query, key *dtensor.Tensor, o InfoNCEOptions) *dtensor.Tensor {
 		query, key = unit(query), unit(key)
 	}
 	// Gathered here, the keys are there for the gradient too: MatMul would gather them again.
-	places := slices.Clone(key.Placements())
+	places := key.Placements()
 	for axis, p := range query.Placements() {
 		if p.Shards(0) && places[axis].Shards(0) {
 			places[axis] = layout.Replicate()

@@ -77,7 +77,7 @@ func shardingOf(op string, logits *dtensor.Tensor, leaves bool) *sharding {
 		cause: causes{classes: op + ": classes", batch: op + ": positions"}}
 	p.classes = shape[p.dim]
 	p.shape = slices.Delete(slices.Clone(shape), p.dim, p.dim+1)
-	p.logits = slices.Clone(logits.Placements())
+	p.logits = logits.Placements()
 	p.targets = make([]layout.Placement, len(p.logits))
 	if leaves && p.mesh.SameBits() {
 		p.leaf = leafOf(p.classes)

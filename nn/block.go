@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"slices"
-
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 )
@@ -165,7 +163,7 @@ func onAxis(x *dtensor.Tensor, axis string, p layout.Placement) *dtensor.Tensor 
 	if !ok {
 		return x
 	}
-	to := slices.Clone(x.Placements())
+	to := x.Placements()
 	to[i] = p
 	return x.Redistribute(to...)
 }

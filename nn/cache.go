@@ -57,9 +57,9 @@ func (c *KVCache) Len() int {
 
 // add appends the keys and values of new positions.
 func (c *KVCache) add(k, v *dtensor.Tensor) {
-	shape := slices.Clone(k.Shape())
+	shape := k.Shape()
 	if c.shape == nil {
-		c.mesh, c.places, c.shape = k.Mesh(), slices.Clone(k.Placements()), []int{shape[0], shape[1], 0, shape[3]}
+		c.mesh, c.places, c.shape = k.Mesh(), k.Placements(), []int{shape[0], shape[1], 0, shape[3]}
 		for i, p := range c.places {
 			if !p.IsShard() || p.Shards(2) {
 				c.places[i] = layout.Replicate()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -184,7 +183,7 @@ func (s RNNState) at(i int) RNNState {
 
 // run takes one direction of a layer through x [T, B, C]. It returns the states of all positions, [T, B, H], and the last.
 func (r *RNN) run(cell *rnnCell, x *dtensor.Tensor, s RNNState, mask []*dtensor.Tensor, backward bool) (*dtensor.Tensor, RNNState) {
-	to := slices.Clone(x.Placements())
+	to := x.Placements()
 	for i, p := range to {
 		if p.Shards(0) {
 			to[i] = layout.Replicate()

@@ -41,7 +41,7 @@ func Shard(layer Layer, axis string) {
 		if dim < 0 || p.Placements()[i].IsShard() {
 			continue
 		}
-		to := slices.Clone(p.Placements())
+		to := p.Placements()
 		to[i] = layout.Shard(dim)
 		part := p.Redistribute(to...)
 		own, err := dtensor.FromLocal(p.Mesh(), tensor.Clone(part.Local()), p.Shape(), to...) // not a view of the whole

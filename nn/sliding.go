@@ -75,7 +75,7 @@ func (w sliding) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Te
 // unpatch is the transpose of patches: it adds up the elements of windows where they were, in dimensions that become as sizes say.
 // x [B, C, K, T'] becomes [B, C, T], x [B, C, K·K, H', W'] becomes [B, C, H, W], and so on.
 func (ws slidings) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
-	windows, shape, order := x.Shape()[3:], slices.Clone(x.Shape()[:2]), make([]int, 2+2*len(ws))
+	windows, shape, order := x.Shape()[3:], x.Shape()[:2], make([]int, 2+2*len(ws))
 	for _, w := range ws {
 		shape = append(shape, w.kernel)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"math"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -71,7 +70,7 @@ func NewAdafactor(params []*dtensor.Tensor, c AdafactorConfig) *Adafactor {
 // summaryState returns zeros, in no scope, of the parameter's layout and shape, but with
 // size 1 for dimension dim.
 func summaryState(p *dtensor.Tensor, dim int) *dtensor.Tensor {
-	shape, local, places := slices.Clone(p.Shape()), slices.Clone(p.LocalShape()), slices.Clone(p.Placements())
+	shape, local, places := p.Shape(), p.LocalShape(), p.Placements()
 	shape[dim], local[dim] = 1, 1
 	for axis, place := range places {
 		if place.Shards(dim) {
