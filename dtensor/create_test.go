@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -76,9 +77,12 @@ func TestShapeIsACopy(t *testing.T) {
 			}
 			x.LocalShape()[0], x.Placements()[0] = 7, layout.Shard(1)
 			for _, z := range []T{x, make1()} {
-				if z.Placements()[0] != layout.Replicate() || !slices.Equal(z.Shape(), []int{4, 3, 2}) || !slices.Equal(z.LocalShape(), z.Shape()) {
+				if z.Placement(0) != layout.Replicate() || !slices.Equal(z.Shape(), []int{4, 3, 2}) || !slices.Equal(z.LocalShape(), z.Shape()) {
 					failf("%v has shape %v, on this rank %v", z.Placements(), z.Shape(), z.LocalShape())
 				}
+			}
+			if err := dtensor.Try(ctx, m, func() { x.Placement(1) }); err == nil || !strings.Contains(err.Error(), "axis 1 is out of range [0, 1)") {
+				failf("Placement on axis 1: %v", err)
 			}
 			if s := x.Sum([]int{1}, false); tensor.ToSlice[float32](s.Full())[7] != 3 {
 				failf("the sums are %v", s.Full())

@@ -72,7 +72,11 @@ func (t *Tensor) Placements() []layout.Placement {
 
 // Placement returns the placement on one mesh axis, counted from 0.
 func (t *Tensor) Placement(axis int) layout.Placement {
-	return t.there("Placement").spec.placements[axis]
+	p := t.there("Placement").spec.placements
+	if axis < 0 || axis >= len(p) {
+		refuse("Placement", fmt.Sprintf("axis %d is out of range [0, %d)", axis, len(p)), "", operand("input", t))
+	}
+	return p[axis]
 }
 
 // DType returns the element type.

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,13 +15,10 @@ func (r *Run) check() error {
 	if r.Program == "" {
 		r.Program = filepath.Base(os.Args[0])
 	}
-	switch {
-	case r.Unit != "":
-	case r.PerStep == 0:
+	if r.PerStep == 0 {
 		r.Unit, r.PerStep = "steps", 1
-	default:
-		r.Unit = "tokens"
 	}
+	r.Unit = cmp.Or(r.Unit, "tokens")
 	err := r.wrong()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", r.Program, err)

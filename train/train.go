@@ -27,6 +27,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/visualize"
@@ -82,8 +83,8 @@ type Run struct {
 
 	Steps   int           // the run ends after so many; 0: no such end, but a run of Loss needs this one or Limit
 	Limit   time.Duration // the run ends after this time; 0: no such end
-	Unit    string        // of what a step works on; "": tokens, or steps if PerStep is 0
-	PerStep int           // how many of them
+	Unit    string        // of what a step works on; "": tokens
+	PerStep int           // how many of them; 0: steps are counted, whatever the Unit
 
 	Out     io.Writer // of progress; nil: standard error
 	Metrics string    // where to write the loss of each step, see metrics.Open; "": nowhere
@@ -200,6 +201,10 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 			return err
 		}
 		if err := w.unseal(ctx, n+1); err != nil { // what Step has sealed still
+			if _, changed := errors.AsType[*checkpoint.ChangedError](err); changed {
+				err = fmt.Errorf("%w; or if Step changes it, have it call Run.Lift before: of the State of an optimizer that makes a step, and "+
+					"of the Buffers of layers that train, too", err)
+			}
 			return fmt.Errorf("%s: step %d: %w", r.Program, n+1, err)
 		}
 		if err := w.multiplied(ctx, n+1); err != nil {
