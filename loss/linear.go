@@ -157,7 +157,9 @@ func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Opt
 	switch {
 	case len(hs) < 1 || len(ws) != 2 || ws[1] != hs[len(hs)-1]:
 		refuse(op, fmt.Sprintf("hidden %v and weight %v; give [..., H] and [C, H]", hidden, weight))
-	case dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 || weight.DType() != dt:
+	case dt == weight.DType() && dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16:
+		refuse(op, fmt.Sprintf("hidden %v and weight %v are %v; Cast both to float32, or to bfloat16", hidden, weight, dt))
+	case weight.DType() != dt:
 		refuse(op, fmt.Sprintf("hidden %v and weight %v are not both float32, both float64 or both bfloat16; Cast one of them", hidden, weight))
 	case weight.Mesh() != hidden.Mesh():
 		refuse(op, fmt.Sprintf("weight is on mesh %v and hidden on another, %v; move one of them", weight.Mesh(), hidden.Mesh()))

@@ -257,6 +257,10 @@ func TestBFloat16LinearOneGradient(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "not both float32, both float64 or both bfloat16; Cast one of them") {
 			return fmt.Errorf("got %v", err)
 		}
+		err = dtensor.Try(ctx, m, func() { loss.LinearCrossEntropy(h.Cast(tensor.Float16), w.Cast(tensor.Float16), y, loss.Options{}) })
+		if err == nil || !strings.Contains(err.Error(), "are float16; Cast both to float32") {
+			return fmt.Errorf("got %v", err)
+		}
 		return nil
 	})
 }

@@ -22,6 +22,7 @@
 //	Unfold, Fold                                         their windows as rows, and back
 //	NewLSTM, NewGRU, NewRNN                              recurrent networks
 //	NewLinears, DotInteraction                           recommendation models: DLRM
+//	Parameter                                            one tensor among the layers
 //
 // With LlamaNames, GPT2Names or BERTNames parameters have the names of Hugging Face's models, so
 // checkpoint.Load and Export need rules for fused and transposed weights only.

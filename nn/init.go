@@ -33,6 +33,16 @@ func Tensors(params Params) []*dtensor.Tensor {
 	return list
 }
 
+// A Parameter is one tensor as a Layer, as torch.nn.Parameter is: the token of a class, a temperature. Join gives it the name.
+//
+//	nn.Join([]string{"patch", "token", "blocks"}, m.patch, nn.Parameter{Value: m.token}, m.blocks) // "token", and not "token.weight"
+type Parameter struct{ Value *dtensor.Tensor }
+
+// Params lists the tensor, without a name.
+func (p Parameter) Params() Params {
+	return func(yield func(string, *dtensor.Tensor) bool) { yield("", p.Value) }
+}
+
 // A Buffered layer has tensors that are no parameters and that a checkpoint needs, such as the running averages of a
 // BatchNorm. A List and a Sequential have those of their layers.
 type Buffered interface {
@@ -40,8 +50,9 @@ type Buffered interface {
 	Buffers() Params
 }
 
-// Join lists the parameters of several layers, each under its name and a dot, or
-// as they are where its name is empty. names and layers are of one length.
+// Join lists the parameters of several layers, each under its name, a dot and its
+// layer's own, without the dot where one of these is empty. names and layers are of
+// one length.
 func Join(names []string, layers ...Layer) Params { return join("Join", names, layers, Layer.Params) }
 
 // JoinBuffers lists the buffers of those of the layers that are Buffered, as Join lists parameters:
@@ -68,10 +79,11 @@ func join(call string, names []string, layers []Layer, of func(Layer) Params) Pa
 				fault.Throw(fmt.Errorf("nn: layer %q is nil; give a layer, or leave it and its name out", names[i]))
 			}
 			for name, p := range of(l) {
-				if names[i] != "" {
-					name = names[i] + "." + name
+				dot := "."
+				if names[i] == "" || name == "" {
+					dot = ""
 				}
-				if !yield(name, p) {
+				if !yield(names[i]+dot+name, p) {
 					return
 				}
 			}

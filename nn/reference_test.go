@@ -364,6 +364,28 @@ func TestEncoderAgainstPyTorch(t *testing.T) {
 	})
 }
 
+// A Parameter has the name that Join gives it.
+func TestParameter(t *testing.T) {
+	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 1})
+		if err != nil {
+			return err
+		}
+		init := nn.NewInit(mesh, 1)
+		token := init.Normal(1, []int{1, 1, 4}, "", layout.Replicate())
+		var got []string
+		for name, p := range nn.Join([]string{"token", "norm"}, nn.Parameter{Value: token}, nn.NewRMSNorm(init, 4)) {
+			if got = append(got, name); name == "token" && p != token {
+				return fmt.Errorf("token is %v, want %v", p, token)
+			}
+		}
+		if want := []string{"token", "norm.weight"}; !slices.Equal(got, want) {
+			return fmt.Errorf("got %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
 // BERT's layers have the names of Hugging Face's file.
 func TestBERTNames(t *testing.T) {
 	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
