@@ -225,7 +225,11 @@ func (c *Comm) fail(call *Call, err error) error {
 
 // Split makes communicators of the ranks that give the same color, ordered by
 // key and then by rank. All ranks must call it. A rank with a negative color
-// joins none and gets nil. A group of one rank makes no shared state.
+// joins none and gets nil. A group of one rank makes no shared state. A Split of all
+// ranks with one color and their own numbers as keys is MPI's MPI_Comm_dup.
+//
+// Over MPI, goroutines that split several communicators at the same time make these
+// calls in one order on all ranks; see package comm/mpi.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if c.none() {
 		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
@@ -298,7 +302,8 @@ func newGroup(world, members []int) group {
 }
 
 // Group makes a communicator of the given ranks of c, in that order. All ranks
-// of c must call it with the same list; those outside it get nil.
+// of c must call it with the same list; those outside it get nil. For several groups
+// at once use Split.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	if c.none() {
 		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
