@@ -60,7 +60,7 @@ func (r *Rank) root(call *comm.Call) (world int, ok bool) {
 }
 
 // move copies to this rank's Dst what the others send it. A rank that does not run sends what the
-// one sends that stands in for it, as far as that is as long.
+// one sends that stands in for it, as far as that is as long, and zeros then.
 func (r *Rank) move(posts []post) {
 	call, me, size := posts[r.me].call, r.rank, r.Size()
 	first, sent := make([]int, len(posts)), make([]int, len(posts))
@@ -85,12 +85,16 @@ func (r *Rank) move(posts []post) {
 		default:
 			n = each
 		}
-		if moved := min(n, sent[i]); moved > 0 {
+		moved, dst := min(n, sent[i]), call.Dst.Part(call.DstRows, at, n)
+		if moved > 0 {
 			c := posts[i].call
-			dst, src := call.Dst.Part(call.DstRows, at, n), c.Source(r.g.here[i]).Part(c.SrcRows, first[i], sent[i])
+			src := c.Source(r.g.here[i]).Part(c.SrcRows, first[i], sent[i])
 			if dst != src { // a call in place
 				posts[i].own.copy(dst, src, moved*unit)
 			}
+		}
+		if posts[i].real {
+			r.own.clear(dst.From(moved*unit), (n-moved)*unit)
 		}
 		if shape.Dst != comm.Whole {
 			at += n
@@ -105,6 +109,18 @@ func (o *own) copy(dst, src comm.Part, n int) {
 		run, none := o.without(from, run)
 		if !none {
 			comm.CopyParts(dst.From(i), src.From(i), run, n)
+		}
+		i += run
+	}
+}
+
+// clear zeroes the first n bytes of a part of this rank's, where they are elements.
+func (o *own) clear(dst comm.Part, n int) {
+	for i := 0; i < n; {
+		at, run := dst.Run(i, n-i)
+		run, none := o.without(at, run)
+		if !none {
+			clear(unsafe.Slice((*byte)(at), run))
 		}
 		i += run
 	}

@@ -257,6 +257,19 @@ func TestNumberlessParts(t *testing.T) {
 	}))
 }
 
+// A rank that does not run sends zeros where the one that stands in for it has fewer elements.
+func TestShorterStandIn(t *testing.T) {
+	config := standin.Config{Size: 3, Run: []int{2}, For: func(int) int { return 2 }}
+	must(t, run(config, func(*standin.Rank) {}, func(ctx context.Context, world *comm.Comm) error {
+		got := []int64{5, 5, 5, 5, 5}
+		err := comm.AllGatherV(ctx, world, got, []int64{1}, []int{3, 1, 1})
+		if want := []int64{1, 0, 0, 1, 1}; err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("got %v, want %v", got, want)
+		}
+		return err
+	}))
+}
+
 // An error names two ranks, their calls and their lines.
 func TestMismatch(t *testing.T) {
 	const last = 4095
