@@ -33,7 +33,8 @@ const slabElems = 1 << 20
 // The tensors come to the first rank a few MiB at a time, so no rank ever holds
 // more of the model than its own shards. A file appears under its name when it
 // is complete, and what makes a folder a model appears last. Export is collective
-// over world and its error the same on every rank.
+// over world and its error the same on every rank. In a program that runs for gorun plan
+// it checks the names and writes nothing.
 func Export(ctx context.Context, world *comm.Comm, path string, state *State, o ExportOptions) error {
 	if err := export(ctx, world, osFS{}, path, state, o); err != nil {
 		return fmt.Errorf("checkpoint: Export: %w", err)
@@ -68,7 +69,7 @@ func export(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state
 			err = tensors[i].complete()
 		}
 	}
-	if err := agree(ctx, c, err); err != nil {
+	if err := agree(ctx, c, err); err != nil || isPlanned(c) {
 		return err
 	}
 	slices.SortFunc(tensors, func(a, b fileTensor) int { return strings.Compare(a.name, b.name) })

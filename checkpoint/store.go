@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
@@ -65,6 +66,7 @@ type Store struct {
 	host   []byte     // what this rank writes, copied; in use until the save ends
 	saving chan error // receives the result of the save under way; nil: none
 	ends   bool       // the end of the program waits for saves
+	none   bool       // nothing is kept: the program runs for gorun plan
 	plan   plan       // of the last save
 
 	me      holder          // this process
@@ -82,10 +84,13 @@ type Store struct {
 //
 // Open is collective over world: it makes a communicator of the store's own, so
 // that a save in the background does not get in the way of the program's calls.
+//
+// In a program that runs for gorun plan, which has no numbers, a store neither reads nor writes
+// files: saves succeed, and there is nothing to resume.
 func Open(ctx context.Context, world *comm.Comm, root string, o Options) (*Store, error) {
 	err := o.validate()
-	s := &Store{world: world, root: root, o: o, me: thisProcess(), damaged: map[string]bool{}}
-	if err == nil && world.Rank() == 0 && !o.ReadOnly {
+	s := &Store{world: world, root: root, o: o, me: thisProcess(), damaged: map[string]bool{}, none: isPlanned(world)}
+	if err == nil && world.Rank() == 0 && !o.ReadOnly && !s.none {
 		if err = makeRoot(o.fs, root); err == nil {
 			if err = s.take(ctx); readOnly(err) {
 				err = nil // of use to resume; a save will say it
@@ -100,6 +105,9 @@ func Open(ctx context.Context, world *comm.Comm, root string, o Options) (*Store
 	}
 	return s, nil
 }
+
+// isPlanned reports whether the program runs for gorun plan.
+func isPlanned(c *comm.Comm) bool { return forecast.Of(c.Internals().Attr) != nil }
 
 // makeRoot makes the folder, durably where its parent may be read.
 func makeRoot(fs fileSystem, root string) error {
@@ -130,6 +138,9 @@ func makeRoot(fs fileSystem, root string) error {
 // Saving a step again replaces its checkpoint once the new one is complete.
 func (s *Store) Save(ctx context.Context, step int, state *State) error {
 	before := s.Wait()
+	if s.none {
+		return before
+	}
 	if !s.ends {
 		s.ends = true
 		job.AtEnd(ctx, s.Wait)
@@ -192,7 +203,7 @@ func (s *Store) Wait() error {
 // if there is none; if none is whole that is an error. Resume waits for a save under
 // way, and is collective; see Load.
 func (s *Store) Resume(ctx context.Context, state *State) (step int, ok bool, err error) {
-	if err := s.Wait(); err != nil {
+	if err := s.Wait(); err != nil || s.none {
 		return 0, false, err
 	}
 	dirs, err := s.newestFirst(ctx)
