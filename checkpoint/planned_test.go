@@ -36,6 +36,9 @@ func TestPlanKeepsNothing(t *testing.T) {
 			if err := checkpoint.Export(ctx, world, filepath.Join(root, "model"), state, checkpoint.ExportOptions{}); err != nil {
 				return err
 			}
+			if err := checkpoint.Load(ctx, world, filepath.Join(root, "none"), state, checkpoint.LoadOptions{}); (err == nil) != planned {
+				return fmt.Errorf("planned %v: what is not there was loaded: %v", planned, err)
+			}
 			sum, err := checkpoint.SHA256(ctx, world, state)
 			if zeros := fmt.Sprintf("%064d", 0); (sum == zeros) != planned {
 				return fmt.Errorf("planned %v: the hash is %s", planned, sum)
