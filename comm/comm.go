@@ -227,9 +227,6 @@ func (c *Comm) fail(call *Call, err error) error {
 // key and then by rank. All ranks must call it. A rank with a negative color
 // joins none and gets nil. A group of one rank makes no shared state. A Split of all
 // ranks with one color and their own numbers as keys is MPI's MPI_Comm_dup.
-//
-// Over MPI, goroutines that split several communicators at the same time make these
-// calls in one order on all ranks; see package comm/mpi.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if c.none() {
 		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})

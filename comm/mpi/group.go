@@ -4,7 +4,9 @@ package mpi
 
 import (
 	"context"
+	"maps"
 	goruntime "runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -108,6 +110,58 @@ func (r *Rank) reclaim(ctx context.Context) error {
 	clear(r.children[len(kept):])
 	r.children, r.due = kept, len(kept)+reclaimEvery
 	return nil
+}
+
+// A turn is how often the ranks of a Split that does not have the turn ask for it.
+const turn = 100 * time.Microsecond
+
+// takeTurn returns when a Split of r has the turn on all ranks of r. All ranks call it, and then endTurn.
+//
+// A Split waits in the library for all its ranks. If two of them were in the Splits of two communicators, each
+// would wait for the other. So a Split goes on when each of its ranks has promised it the turn, in a vote that
+// does not wait there. A rank promises it to one Split at a time, until the vote has ended, and of those that it
+// knows to that of the lowest number: this one gets it, at the latest in the vote after all of its ranks are here.
+func (r *Rank) takeTurn(ctx context.Context) error {
+	j := r.job
+	for {
+		promise := []bool{j.promises(r.group)}
+		call := comm.Call{Kind: comm.AllReduceKind, Op: comm.And, Dst: comm.Of(promise), Src: comm.Of(promise), Cause: "turns of Splits"}
+		err := r.Do(ctx, &call)
+		if err == nil && promise[0] {
+			return nil
+		}
+		j.mu.Lock()
+		if j.splitting == r.group {
+			j.splitting = nil
+		}
+		if err != nil {
+			delete(j.splits, r.id)
+		}
+		j.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		time.Sleep(turn)
+	}
+}
+
+// promises reports whether the Split of a group is promised the turn.
+func (j *job) promises(g *group) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.splits[g.id] = true
+	if j.splitting == nil && g.id == slices.Min(slices.Collect(maps.Keys(j.splits))) {
+		j.splitting = g
+	}
+	return j.splitting == g
+}
+
+// endTurn ends the turn of r's Split on this rank.
+func (r *Rank) endTurn() {
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	r.job.splitting = nil
+	delete(r.job.splits, r.id)
 }
 
 // free frees a group, if there is one, and what was split from it. The job's lock is held.

@@ -4,7 +4,9 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -78,10 +80,57 @@ func communicators(ctx context.Context, r *Rank) error {
 	return nil
 }
 
+// splits: communicators are split at the same time by goroutines, which come in another order on each rank.
+func splits(ctx context.Context, r *Rank) error {
+	const many, times = 6, 8
+	world := comm.NewWorld(r)
+	failed := make(chan error, many)
+	var parents []*comm.Comm
+	for range many {
+		c, err := world.Split(ctx, 0, r.Rank())
+		if err != nil {
+			return err
+		}
+		parents = append(parents, c)
+	}
+	for _, k := range rand.Perm(many) {
+		go func() {
+			c := parents[k]
+			for range times {
+				part, err := c.Split(ctx, 0, -c.Rank())
+				if err != nil {
+					failed <- err
+					return
+				}
+				x := []int64{int64(k)}
+				if err := comm.AllReduce(ctx, part, x, comm.Sum); err != nil || x[0] != int64(k*r.Size()) {
+					failed <- fmt.Errorf("communicator %d of %d ranks: %d, %w", k, r.Size(), x[0], err)
+					return
+				}
+				c = part
+			}
+			failed <- nil
+		}()
+	}
+	var all error
+	for range many {
+		all = errors.Join(all, <-failed)
+	}
+	return all
+}
+
 func TestCommunicators(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "communicators") })
+		}
+	})
+}
+
+func TestSplitsAtTheSameTime(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, n := range []int{2, 4} {
+			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "splits") })
 		}
 	})
 }

@@ -86,6 +86,19 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	if e := r.dead(); e != nil {
 		return nil, e
 	}
+	if err := r.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	made, err := r.split(ctx, members)
+	r.endTurn()
+	if made == nil || err != nil {
+		return nil, err
+	}
+	return r.job.join(made), nil
+}
+
+// split is Split in its turn, but for what the job has to know of the communicator.
+func (r *Rank) split(ctx context.Context, members []int) (*Rank, error) {
 	if err := r.reclaim(ctx); err != nil {
 		return nil, err
 	}
@@ -117,8 +130,8 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	for i, m := range members {
 		world[i] = r.world[m]
 	}
-	return r.job.join(&Rank{job: r.job, parent: r, group: made, me: int(key), world: world,
-		checks: r.checks, unordered: r.unordered, most: r.most, levels: r.job.levels(world)}), nil
+	return &Rank{job: r.job, parent: r, group: made, me: int(key), world: world,
+		checks: r.checks, unordered: r.unordered, most: r.most, levels: r.job.levels(world)}, nil
 }
 
 // Do carries out one call.
