@@ -112,15 +112,16 @@ func (r *Rank) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// A turn is how often the ranks of a Split that does not have the turn ask for it.
-const turn = 100 * time.Microsecond
+// turnEvery is how long the ranks of a Split that was not promised the turn wait before they vote again.
+const turnEvery = 100 * time.Microsecond
 
 // takeTurn returns when a Split of r has the turn on all ranks of r. All ranks call it, and then endTurn.
 //
 // A Split waits in the library for all its ranks. If two of them were in the Splits of two communicators, each
-// would wait for the other. So a Split goes on when each of its ranks has promised it the turn, in a vote that
-// does not wait there. A rank promises it to one Split at a time, until the vote has ended, and of those that it
-// knows to that of the lowest number: this one gets it, at the latest in the vote after all of its ranks are here.
+// would wait for the other. So the ranks of a Split vote first, by an AllReduce, which does not wait in the library.
+// The Split goes on if all of them promise it the turn. A rank promises the turn to one Split at a time, and until
+// the vote has ended. Of the Splits that have come to it, it chooses the one whose group has the lowest id.
+// Once all ranks of that Split have come, no other is promised the turn there, so one of its next votes succeeds.
 func (r *Rank) takeTurn(ctx context.Context) error {
 	j := r.job
 	for {
@@ -141,7 +142,7 @@ func (r *Rank) takeTurn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		time.Sleep(turn)
+		time.Sleep(turnEvery)
 	}
 }
 
