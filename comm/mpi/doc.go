@@ -19,9 +19,9 @@
 // each MPI call, and no call but MPI_Comm_split, MPI_Comm_free, MPI_Finalize
 // and those on windows waits inside the library for other ranks. Calls are made on the caller's goroutine;
 // MPI_Init_thread and MPI_Finalize on one thread kept for them. Several
-// communicators may be used from several goroutines. Splits of several communicators
-// at the same time take turns, in one order on all ranks. Windows do not: goroutines
-// that make windows, or split beside it, do so in one order on all ranks.
+// communicators may be used from several goroutines. As a Split waits in the library,
+// and so does making and closing a window, those of several communicators at the same
+// time take turns, in one order on all ranks.
 //
 // # Waiting
 //

@@ -112,31 +112,32 @@ func (r *Rank) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// turnEvery is how long the ranks of a Split that was not promised the turn wait before they vote again.
+// turnEvery is how long ranks that were not promised the turn wait before they vote again.
 const turnEvery = 100 * time.Microsecond
 
-// takeTurn returns when a Split of r has the turn on all ranks of r. All ranks call it, and then endTurn.
+// takeTurn returns when r has the turn on all of its ranks, to make or free what the library makes and frees by calls
+// that wait in it for all ranks: communicators and windows. All ranks call it, and then endTurn.
 //
-// A Split waits in the library for all its ranks. If two of them were in the Splits of two communicators, each
-// would wait for the other. So the ranks of a Split vote first, by an AllReduce, which does not wait in the library.
-// The Split goes on if all of them promise it the turn. A rank promises the turn to one Split at a time, and until
-// the vote has ended. Of the Splits that have come to it, it chooses the one whose group has the lowest id.
-// Once all ranks of that Split have come, no other is promised the turn there, so one of its next votes succeeds.
+// If two ranks were in such calls of two groups, each would wait for the other. So the ranks of a group vote first, by
+// an AllReduce, which does not wait in the library. The group has the turn if all ranks promise it. A rank promises
+// the turn to one group at a time, and until the vote has ended. Of the groups that have asked it, it chooses the one
+// with the lowest id. Once all ranks of that group have asked, no other is promised the turn there, so one of its
+// next votes succeeds.
 func (r *Rank) takeTurn(ctx context.Context) error {
 	j := r.job
 	for {
 		promise := []bool{j.promises(r.group)}
-		call := comm.Call{Kind: comm.AllReduceKind, Op: comm.And, Dst: comm.Of(promise), Src: comm.Of(promise), Cause: "turns of Splits"}
+		call := comm.Call{Kind: comm.AllReduceKind, Op: comm.And, Dst: comm.Of(promise), Src: comm.Of(promise), Cause: "whose turn it is"}
 		err := r.Do(ctx, &call)
 		if err == nil && promise[0] {
 			return nil
 		}
 		j.mu.Lock()
-		if j.splitting == r.group {
-			j.splitting = nil
+		if j.turn == r.group {
+			j.turn = nil
 		}
 		if err != nil {
-			delete(j.splits, r.id)
+			delete(j.asking, r.id)
 		}
 		j.mu.Unlock()
 		if err != nil {
@@ -146,23 +147,23 @@ func (r *Rank) takeTurn(ctx context.Context) error {
 	}
 }
 
-// promises reports whether the Split of a group is promised the turn.
+// promises reports whether this rank promises a group the turn.
 func (j *job) promises(g *group) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.splits[g.id] = true
-	if j.splitting == nil && g.id == slices.Min(slices.Collect(maps.Keys(j.splits))) {
-		j.splitting = g
+	j.asking[g.id] = true
+	if j.turn == nil && g.id == slices.Min(slices.Collect(maps.Keys(j.asking))) {
+		j.turn = g
 	}
-	return j.splitting == g
+	return j.turn == g
 }
 
-// endTurn ends the turn of r's Split on this rank.
+// endTurn ends r's turn on this rank.
 func (r *Rank) endTurn() {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	r.job.splitting = nil
-	delete(r.job.splits, r.id)
+	r.job.turn = nil
+	delete(r.job.asking, r.id)
 }
 
 // free frees a group, if there is one, and what was split from it. The job's lock is held.

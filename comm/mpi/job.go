@@ -51,8 +51,8 @@ type job struct {
 	questions map[uint64]*wait            // probes that a rank may answer, by their numbers
 	reported  control.Report              // the last report to rank 0
 	made      uintptr                     // a communicator
-	splits    map[uint64]bool             // groups whose Split waits for its turn or has it
-	splitting *group                      // whose Split has the turn, or is promised it; nil: none
+	asking    map[uint64]bool             // groups that want the turn or have it, by their ids, see takeTurn
+	turn      *group                      // the group that has the turn, or is promised it; nil: none
 	cells     [3]int32                    // other results
 	status    status                      // of a message
 	attribute *int32                      // of the world

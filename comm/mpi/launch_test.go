@@ -48,7 +48,7 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	"window open":   windowLeftOpen,
 	"window end":    endsWithALock,
 	"communicators": communicators,
-	"splits":        splits,
+	"turns":         turns,
 	"by address":    suiteByAddress,
 	"support":       saySupport,
 	"yields":        sayYields,

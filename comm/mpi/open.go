@@ -49,7 +49,7 @@ func open(o Options) (*Rank, error) {
 	j := &job{
 		lib: lib, linger: o.Linger, lost: o.Lost, finished: o.Finished, stacks: o.Stacks, thread: make(chan func()),
 		checks: checkingOf(o, os.Getenv(debugVariable)),
-		groups: map[uint64]*group{}, splits: map[uint64]bool{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
+		groups: map[uint64]*group{}, asking: map[uint64]bool{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
 		questions: map[uint64]*wait{},
 	}
 	if j.linger == 0 {

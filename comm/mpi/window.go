@@ -50,6 +50,10 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 	if err := r.news(); err != nil {
 		return nil, err
 	}
+	if err := r.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	defer r.endTurn()
 	w, j := &windowMemory{r: r}, r.job
 	mine := (bytes[r.me] + windowLine - 1) / windowLine * windowLine
 	j.mu.Lock()
@@ -105,6 +109,10 @@ func (w *windowMemory) Address(rank int) unsafe.Pointer {
 
 // Close frees the window, which waits for the other ranks.
 func (w *windowMemory) Close() error {
+	if err := w.r.takeTurn(context.Background()); err != nil {
+		return err
+	}
+	defer w.r.endTurn()
 	w.r.job.mu.Lock()
 	defer w.r.job.mu.Unlock()
 	return w.free()
