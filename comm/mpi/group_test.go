@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/window"
 )
 
 // communicators: more of them than a library has, of which the program keeps a few and
@@ -110,9 +109,9 @@ func turns(ctx context.Context, r *Rank) error {
 					return
 				}
 				if k%2 == 0 {
-					w, err := window.New[int64](ctx, part, 1)
+					w, _, err := part.Internals().OpenWindow(ctx, 64)
 					if err == nil {
-						err = w.Close(ctx)
+						err = w.Close()
 					}
 					if err != nil {
 						failed <- err
