@@ -37,12 +37,12 @@ func sha256Of(ctx context.Context, c *comm.Comm, state *State) ([]byte, error) {
 	if err := agree(ctx, c, err); err != nil {
 		return nil, err
 	}
+	if isPlanned(c) {
+		return make([]byte, sha256.Size), nil
+	}
 	ordered := make([]*fileTensor, len(tensors))
 	for i := range tensors {
 		ordered[i] = &tensors[i]
-	}
-	if isPlanned(c) {
-		return make([]byte, sha256.Size), nil
 	}
 	senders, err := sendersOf(ctx, c, ordered)
 	if err != nil {

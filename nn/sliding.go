@@ -13,6 +13,15 @@ import (
 // padding elements more on each side.
 type sliding struct{ kernel, stride, padding, dilation int }
 
+// windows returns how many windows a dimension of size elements has; 0 if it is smaller than one.
+func (w sliding) windows(size int) int {
+	beyond := size + 2*w.padding - w.dilation*(w.kernel-1) - 1
+	if beyond < 0 {
+		return 0
+	}
+	return beyond/w.stride + 1
+}
+
 // slidings has the sliding window of each dimension of positions.
 type slidings []sliding
 
@@ -42,11 +51,11 @@ func (ws slidings) elements() int {
 func (ws slidings) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok bool) {
 	var sizes []int
 	for d, w := range ws {
-		beyond := x.Dim(2+2*d) + 2*w.padding - w.dilation*(w.kernel-1) - 1
-		if beyond < 0 {
+		n := w.windows(x.Dim(2 + 2*d))
+		if n == 0 {
 			return nil, false
 		}
-		sizes = append(sizes, beyond/w.stride+1)
+		sizes = append(sizes, n)
 		x = w.cut(x, 2+2*d, sizes[d], fill)
 	}
 	x = x.Permute(elementsFirst(len(ws))...)

@@ -55,10 +55,7 @@ func Fold(x *dtensor.Tensor, w Window, sizes ...int) *dtensor.Tensor {
 	s := w.sliding("Fold")
 	elements, windows, shape := 1, 1, []int(nil)
 	for _, size := range sizes {
-		n := 0
-		if beyond := size + 2*s.padding - s.dilation*(s.kernel-1) - 1; beyond >= 0 {
-			n = beyond/s.stride + 1
-		}
+		n := s.windows(size)
 		elements, windows, shape = elements*s.kernel, windows*n, append(shape, n)
 	}
 	if x.NDim() != 3 || len(sizes) < 1 || len(sizes) > 3 || min(windows, elements) < 1 || x.Dim(1)%elements != 0 || x.Dim(2) != windows {

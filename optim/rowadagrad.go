@@ -2,7 +2,6 @@ package optim
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -132,13 +131,13 @@ func meanSquares(p *dtensor.Tensor, axes []string, parts *tensor.Tensor) *tensor
 
 // wholeRows gathers the rows of a gradient over the axes that shard their elements.
 func wholeRows(p *dtensor.Tensor, axes []string, parts *tensor.Tensor) *tensor.Tensor {
-	shape, local := slices.Clone(p.Shape()), slices.Clone(p.Local().Shape())
+	shape, local := p.Shape(), p.LocalShape()
 	shape[0], local[0] = parts.Dim(0), parts.Dim(0)
 	mesh := p.Mesh().Sub(axes...)
 	var places []layout.Placement
 	for _, axis := range axes {
 		i, _ := p.Mesh().Axis(axis)
-		places = append(places, p.Placements()[i])
+		places = append(places, p.Placement(i))
 	}
 	whole := mesh.Wrap("RowAdagrad", parts.Reshape(local...), nil, false, shape, places...)
 	return whole.Redistribute(mesh.Every(layout.Replicate())...).Local()

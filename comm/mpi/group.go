@@ -132,17 +132,13 @@ func (r *Rank) takeTurn(ctx context.Context) error {
 		if err == nil && promise[0] {
 			return nil
 		}
-		j.mu.Lock()
-		if j.turn == r.group {
-			j.turn = nil
-		}
 		if err != nil {
-			delete(j.asking, r.id)
-		}
-		j.mu.Unlock()
-		if err != nil {
+			r.endTurn()
 			return err
 		}
+		j.mu.Lock()
+		j.retract(r.group)
+		j.mu.Unlock()
 		time.Sleep(turnEvery)
 	}
 }
@@ -158,11 +154,18 @@ func (j *job) promises(g *group) bool {
 	return j.turn == g
 }
 
-// endTurn ends r's turn on this rank.
+// retract takes the turn, or the promise of it, from a group if it has it. The job's lock is held.
+func (j *job) retract(g *group) {
+	if j.turn == g {
+		j.turn = nil
+	}
+}
+
+// endTurn ends r's turn on this rank, and its wish for one.
 func (r *Rank) endTurn() {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	r.job.turn = nil
+	r.job.retract(r.group)
 	delete(r.job.asking, r.id)
 }
 
