@@ -5,19 +5,27 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// The defaults of limits.
-const (
-	blockRows  = 2048    // positions: on an H100 products of so many are as fast as larger ones
-	blockWhole = 512     // positions that a block must have for all classes to be one tile
-	blockRest  = 4 << 20 // bytes left of the workspace, for the numbers of each position
-)
-
-// limits bound the size of a block.
+// limits bound the size of a block and of its tiles.
 type limits struct {
-	rows      int  // positions
-	wholeRows int  // with fewer positions in a block, the classes are not one tile
-	bytes     int  // of the buffers beside the gradients
-	onCPU     bool // float32 and float64 are computed in blocks on a CPU too
+	rows      int // positions of a block
+	wholeRows int // with fewer positions in a block, it has tiles whose logits are computed twice
+	bytes     int // of the buffers beside the gradients
+	tileBytes int // of the logits of a tile
+}
+
+// limitsOf returns the limits for a workspace of w bytes.
+func limitsOf(dev tensor.Device, w int) limits {
+	l := limits{
+		rows:      2048,                 // on an H100 products of so many positions are as fast as larger ones
+		wholeRows: 512,                  // there
+		bytes:     w - min(4<<20, w/16), // what is left is for the numbers of each position
+		tileBytes: w,                    // few large kernels
+	}
+	if tensor.OnHost(dev) {
+		l.wholeRows = 64      // reading and writing the gradient of the weight costs less than a product more
+		l.tileBytes = 4 << 20 // what follows a product finds its tile in the cache
+	}
+	return l
 }
 
 // hiddenBytes bounds the gradient of a block's hidden if it is added up in float32 over the
@@ -38,20 +46,20 @@ type block[T dtype.Float] struct {
 	at     int            // of the first position
 	hidden *tensor.Tensor // [positions, H]
 	cuts   []int          // where the tiles begin, and the last ends, in the local classes
-	logits *tensor.Tensor // room for those of a tile
-	grad   *tensor.Tensor // and for their gradient: the same room, but of bfloat16 another
+	kept   int            // the first tile whose logits, and those of all after it, are not computed twice
+	logits *tensor.Tensor // room for those of the kept tiles; the others take turns there
+	grad   *tensor.Tensor // room for the gradient of a tile's logits; nil: it takes the place of the logits
 }
 
-// blocks takes the place of fused for bfloat16, and for all types on a GPU, where tiles of
-// few positions would mostly read and write the gradient of the weight. For each block of
-// positions it computes
+// blocks returns the local result and computes the gradients of the sum of the losses. For each block
+// of positions it computes
 //
-//	logits = hidden·weightᵀ, of the tile's classes, float32 for bfloat16
+//	logits = hidden·weightᵀ, of a tile of classes, float32 for bfloat16
 //	statistics of all tiles, joined
 //
-// and then, tile by tile, beginning with the last, whose logits are still in memory,
+// and then, tile by tile, beginning with the last, as those may be in a cache,
 //
-//	logits again
+//	logits again, of those tiles that the workspace does not hold
 //	dLogits, over the logits or in bfloat16
 //	dHidden += dLogits·weight     dWeight += dLogitsᵀ·hidden
 func blocks[T dtype.Float](t *tiled) *tensor.Tensor {
@@ -60,7 +68,7 @@ func blocks[T dtype.Float](t *tiled) *tensor.Tensor {
 	if t.wantHidden {
 		t.dHidden = tensor.NewLike(t.hidden)
 	}
-	size, room, perLogit := t.blockSize(width), t.most.bytes, t.logitBytes()
+	size, room := t.blockSize(width), t.most.bytes
 	if half {
 		room -= size * width * t.wide.Size()
 	}
@@ -76,17 +84,8 @@ func blocks[T dtype.Float](t *tiled) *tensor.Tensor {
 			tensor.Fill(t.dWeight, 0)
 		}
 	}
-	b := block[T]{cuts: cuts(t.n, room/perLogit/max(size, 1))}
-	widest := 0
-	for i := range len(b.cuts) - 1 {
-		widest = max(widest, b.cuts[i+1]-b.cuts[i])
-	}
-	b.logits = tensor.New(dev, t.wide, size*widest)
-	defer b.logits.Free()
-	if b.grad = b.logits; half && (t.wantHidden || t.wantWeight) {
-		b.grad = tensor.New(dev, t.dtype, size*widest)
-		defer b.grad.Free()
-	}
+	b := block[T]{}
+	defer b.makeRoom(t, size, room)()
 	for at := 0; at < t.outer; at += size {
 		k := min(size, t.outer-at)
 		b.at, b.job, b.hidden = at, t.part(at, k, nil), tensor.Narrow(t.hidden, 0, at, k)
@@ -101,6 +100,32 @@ func blocks[T dtype.Float](t *tiled) *tensor.Tensor {
 		tensor.CastTo(t.dWeight, dWeight)
 	}
 	return reduce[T](t.job, bad)
+}
+
+// makeRoom divides the classes into tiles and allocates room for those of blocks of size positions,
+// together at most bytes, unless a tile of one class is larger. free gives it back.
+func (b *block[T]) makeRoom(t *tiled, size, bytes int) (free func()) {
+	size = max(size, 1)
+	b.cuts = cuts(t.n, min(bytes/t.logitBytes(), t.most.tileBytes/t.wide.Size())/size)
+	widest := 0
+	for i := range len(b.cuts) - 1 {
+		widest = max(widest, b.cuts[i+1]-b.cuts[i])
+	}
+	if t.dtype.Narrow() && (t.wantHidden || t.wantWeight) {
+		b.grad = tensor.New(t.hidden.Device(), t.dtype, size*widest)
+		bytes -= b.grad.Bytes()
+	}
+	b.kept = len(b.cuts) - 2
+	for b.kept > 0 && (t.n-b.cuts[b.kept-1])*size*t.wide.Size() <= bytes {
+		b.kept--
+	}
+	b.logits = tensor.New(t.hidden.Device(), t.wide, size*max(widest, t.n-b.cuts[max(b.kept, 0)]))
+	return func() {
+		b.logits.Free()
+		if b.grad != nil {
+			b.grad.Free()
+		}
+	}
 }
 
 // blockSize returns how many positions of width numbers a block has: as many as the
@@ -118,6 +143,16 @@ func (t *tiled) blockSize(width int) int {
 	}
 	n := max(1, (t.outer+most-1)/most)
 	return (t.outer + n - 1) / n
+}
+
+// classesOfRank returns how many classes a rank has if they are divided evenly, rounded
+// up: the same number on all ranks that share positions.
+func (t *tiled) classesOfRank() int {
+	ranks := 1
+	if t.classGroup != nil {
+		ranks = t.classGroup.Size()
+	}
+	return (t.classes + ranks - 1) / ranks
 }
 
 // logitBytes returns how many bytes a block needs for each logit and its gradient.
@@ -143,41 +178,48 @@ func cuts(n, width int) []int {
 	return at
 }
 
-// tiles calls f for each tile of the block, the classes lo to lo+n of the local ones,
-// in the order of the classes or backwards.
-func (b *block[T]) tiles(backwards bool, f func(lo, n int)) {
-	last := len(b.cuts) - 2
-	for i := range last + 1 {
-		if backwards {
-			i = last - i
-		}
-		f(b.cuts[i], b.cuts[i+1]-b.cuts[i])
+// A tile is some of the local classes, lo to lo+n.
+type tile struct{ number, lo, n int }
+
+// tile returns a tile by its number.
+func (b *block[T]) tile(i int) tile { return tile{i, b.cuts[i], b.cuts[i+1] - b.cuts[i]} }
+
+// logitsOf returns the place of a tile's logits, a row for each position.
+func (b *block[T]) logitsOf(i tile) *tensor.Tensor {
+	at := 0
+	if i.number > b.kept {
+		at = (i.lo - b.cuts[b.kept]) * b.outer
 	}
+	return tensor.Narrow(b.logits, 0, at, b.outer*i.n).Reshape(b.outer, i.n)
 }
 
-// view returns rows of n elements, one for each position, in room.
-func (b *block[T]) view(room *tensor.Tensor, n int) *tensor.Tensor {
-	return tensor.Narrow(room, 0, 0, b.outer*n).Reshape(b.outer, n)
+// gradOf returns the place of the gradient of logits, of a tile.
+func (b *block[T]) gradOf(logits *tensor.Tensor) *tensor.Tensor {
+	if b.grad == nil {
+		return logits
+	}
+	return tensor.Narrow(b.grad, 0, 0, logits.Numel()).Reshape(logits.Shape()...)
 }
 
 // weightsOf returns the class weights of a tile, nil if they are all 1.
-func (b *block[T]) weightsOf(lo, n int) *tensor.Tensor {
+func (b *block[T]) weightsOf(i tile) *tensor.Tensor {
 	if b.weight == nil {
 		return nil
 	}
-	return tensor.Narrow(b.weight, 0, lo, n)
+	return tensor.Narrow(b.weight, 0, i.lo, i.n)
 }
 
 // stats returns the statistics of hardStats over all tiles of the block.
 func (b *block[T]) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
 	sums, weights := b.o.LabelSmoothing > 0, 0.0 // of the classes so far
-	b.tiles(false, func(lo, n int) {
-		logits := b.view(b.logits, n)
-		tensor.MatMulTo(logits, b.hidden, tensor.Narrow(weight, 0, lo, n), false, true, false)
-		its := tensor.CrossEntropyStats(logits, b.y, b.lo+lo, b.weightsOf(lo, n), sums)
+	for i := range len(b.cuts) - 1 {
+		i := b.tile(i)
+		logits := b.logitsOf(i)
+		tensor.MatMulTo(logits, b.hidden, tensor.Narrow(weight, 0, i.lo, i.n), false, true, false)
+		its := tensor.CrossEntropyStats(logits, b.y, b.lo+i.lo, b.weightsOf(i), sums)
 		here := 0.0
 		if sums {
-			here = b.weightOf(b.lo+lo, n)
+			here = b.weightOf(b.lo+i.lo, i.n)
 		}
 		if stats == nil {
 			stats = its
@@ -186,15 +228,15 @@ func (b *block[T]) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
 			its.Free()
 		}
 		weights += here
-	})
+	}
 	if stats == nil { // no classes
-		stats = tensor.CrossEntropyStats(b.view(b.logits, 0), b.y, b.lo, b.weight, sums)
+		stats = tensor.CrossEntropyStats(b.logits.Reshape(b.outer, 0), b.y, b.lo, b.weight, sums)
 	}
 	return smoothed[T](b.job, stats)
 }
 
 // gradients computes the gradients of the block; from the second block on it adds to
-// dWeight. The logits of the last tile are still in memory.
+// dWeight.
 func (b *block[T]) gradients(t *tiled, dWeight *tensor.Tensor) {
 	ones := make([]T, b.outer)
 	for i := range b.rows {
@@ -217,21 +259,22 @@ func (b *block[T]) gradients(t *tiled, dWeight *tensor.Tensor) {
 			tensor.Fill(sum, 0)
 		}
 	}
-	last := true
-	b.tiles(true, func(lo, n int) {
-		logits, grad, weight := b.view(b.logits, n), b.view(b.grad, n), tensor.Narrow(t.weight, 0, lo, n)
-		if !last {
+	last := len(b.cuts) - 2
+	for i := last; i >= 0; i-- {
+		i := b.tile(i)
+		logits, weight := b.logitsOf(i), tensor.Narrow(t.weight, 0, i.lo, i.n)
+		if i.number < b.kept {
 			tensor.MatMulTo(logits, b.hidden, weight, false, true, false)
 		}
-		tensor.CrossEntropyGrad(grad, logits, b.y, b.lo+lo, shift, coef, b.weightsOf(lo, n))
+		grad := b.gradOf(logits)
+		tensor.CrossEntropyGrad(grad, logits, b.y, b.lo+i.lo, shift, coef, b.weightsOf(i))
 		if t.wantHidden {
-			tensor.MatMulTo(sum, grad, weight, false, false, !last)
+			tensor.MatMulTo(sum, grad, weight, false, false, i.number < last)
 		}
 		if t.wantWeight {
-			tensor.MatMulTo(tensor.Narrow(dWeight, 0, lo, n), grad, b.hidden, true, false, b.at > 0)
+			tensor.MatMulTo(tensor.Narrow(dWeight, 0, i.lo, i.n), grad, b.hidden, true, false, b.at > 0)
 		}
-		last = false
-	})
+	}
 	if sum != dHidden {
 		tensor.CastTo(dHidden, sum)
 	}

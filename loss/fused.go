@@ -20,26 +20,15 @@ type tiled struct {
 // the other.
 const tileRest = 16 << 20
 
-// tilePositions returns how many positions a tile has. Ranks that share positions get
-// the same number, with same bits that of one rank.
+// tilePositions returns how many positions a tile has, the same on any number of ranks.
 func (t *tiled) tilePositions() int {
 	w := t.o.workspace()
 	bytes := w - min(tileRest, w/4)
-	return max(1, bytes/t.logitBytes()/max(t.classesOfRank(), 1))
+	return max(1, bytes/t.logitBytes()/max(t.classes, 1))
 }
 
-// classesOfRank returns how many classes a rank has if they are divided evenly, rounded
-// up: the same number on all ranks that share positions. With leaves it is all of them.
-func (t *tiled) classesOfRank() int {
-	ranks := 1
-	if t.classGroup != nil && t.leaf == 0 {
-		ranks = t.classGroup.Size()
-	}
-	return (t.classes + ranks - 1) / ranks
-}
-
-// fused returns the local result and computes the gradients of the sum of the
-// losses, tile by tile, and in a tile node by node:
+// fused is blocks on a CPU with same bits: it computes tiles of positions with all classes of the rank, and in a
+// tile node by node:
 //
 //	logits = hidden·weightᵀ, of the tile's positions, float32 for bfloat16
 //	dLogits, over the logits or in bfloat16
@@ -54,7 +43,7 @@ func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 	var dWeight *tensor.Tensor // what is added up: t.dWeight or the same in float32
 	if t.wantWeight {
 		t.dWeight = tensor.NewLike(t.weight) // the first tile writes it
-		if dWeight = t.dWeight; t.dtype.Narrow() && run < t.outer && t.classesOfRank()*width*t.wide.Size() <= t.most.weightBytes() {
+		if dWeight = t.dWeight; t.dtype.Narrow() && run < t.outer && t.classes*width*t.wide.Size() <= t.most.weightBytes() {
 			dWeight = tensor.New(dev, t.wide, t.n, width)
 			defer dWeight.Free()
 		}

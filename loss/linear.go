@@ -10,31 +10,29 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// LinearCrossEntropy returns CrossEntropy(hidden·weightᵀ, targets) and never
-// holds all logits: it computes them in tiles of positions. The forward pass computes
-// the gradients of hidden and weight too, tile by tile; the backward pass scales them by
+// LinearCrossEntropy returns CrossEntropy(hidden·weightᵀ, targets) and holds no more logits
+// than its workspace takes: it computes them in blocks of up to 2048 positions, and these in tiles of classes. The
+// forward pass computes the gradients of hidden and weight too, tile by tile; the backward pass scales them by
 // the gradient of the loss. Nothing is approximated.
 //
 //	hidden [..., H]   weight [C, H]   targets [...]   →   []
 //
 //	hidden  weight  targets  result  communication                      gradients of hidden, weight
 //	R       R       R        R       none                               R, R
-//	R       S(0)    R        R       1 a tile, 4 numbers a position     P(sum), S(0)   (with same bits R, S(0))
+//	R       S(0)    R        R       1 a block, 4 numbers a position    P(sum), S(0)   (with same bits R, S(0))
 //	S(d)    R       S(d)     R       1 of 2 numbers and a status        S(d), P(sum)   (with same bits as the second)
 //
 // with d any dimension but the last. Operands in other layouts are redistributed first,
 // to one of these rows for each axis of the mesh: the second if weight shards its classes
 // over it, else the third if hidden shards d over it, else the first. Beside the two
-// gradients, the loss holds a tile of logits, see Options.Workspace.
+// gradients, the loss holds its Options.Workspace at most.
 //
-// On a GPU there is one collective for each block of up to 2048 positions, enough for
-// fast products. A block computes all classes at once if the workspace holds the logits
-// of 512 positions. Else it has tiles of classes, whose logits are computed twice: for
-// the statistics and for the gradients.
+// A block has fewer positions if the workspace then holds the logits of all of its classes, but not fewer than
+// 64 on a CPU and 512 on a GPU. Where it does not hold them, the logits of some tiles are computed twice: for the
+// statistics and for the gradients. With same bits a CPU computes tiles of positions with all classes instead.
 //
-// Hidden and weight are both float32, float64 or bfloat16. bfloat16 is computed in blocks
-// on every device, with same bits in tiles on a CPU; the loss, the class weights, the logits of a tile and all that is
-// computed from them are float32. The gradient of the logits is rounded before the
+// Hidden and weight are both float32, float64 or bfloat16. Of bfloat16 the loss, the class weights, the logits and
+// all that is computed from them are float32. The gradient of the logits is rounded before the
 // products that give the gradients of hidden and weight. These are added up in float32
 // and rounded once, except that a gradient of the weight whose float32 form takes more
 // than an eighth of the workspace is rounded once for each block. Both are rounded again
@@ -45,8 +43,7 @@ import (
 // is computed as hidden.Linear(weight) and CrossEntropy with all logits, which for
 // bfloat16 are rounded.
 func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
-	w := o.workspace()
-	return linearCrossEntropy(hidden, weight, targets, o, limits{rows: blockRows, wholeRows: blockWhole, bytes: w - min(blockRest, w/16)})
+	return linearCrossEntropy(hidden, weight, targets, o, limitsOf(hidden.Mesh().Device(), o.workspace()))
 }
 
 func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most limits) *dtensor.Tensor {
@@ -57,7 +54,7 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 	if o.Reduction == None {
 		return linearNone(hidden, weight, targets, o)
 	}
-	tiles := tensor.OnHost(p.mesh.Device()) && (!p.dtype.Narrow() || p.mesh.SameBits()) && !most.onCPU
+	tiles := tensor.OnHost(p.mesh.Device()) && p.mesh.SameBits()
 	if p.mesh.SameBits() {
 		var leaf int
 		var nodes [][]int

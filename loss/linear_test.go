@@ -92,11 +92,11 @@ func (l *linear) check(ctx context.Context, m *dtensor.Mesh, shape []int, hidden
 	return r.check(events, "LinearCrossEntropy", 4*8)
 }
 
-// TestLinearTiles has so many classes that a tile holds few positions, the last one
-// fewer: loss and gradients are those of loops over the few numbers that the rows
-// of head repeat.
+// TestLinearTiles has so many classes that the workspace does not hold the logits of all positions. Loss and gradients are
+// those of loops over the few numbers that the rows of head repeat: in tiles of classes, and with same bits in tiles of
+// positions.
 func TestLinearTiles(t *testing.T) {
-	const n, classes = 5, 5 << 20 // 2 positions a tile; over two ranks 4
+	const n, classes = 5, 5 << 20
 	hidden, values := []float32{1, -2, 0.5, 3, -1}, []float32{0.5, -1, 2, 0, 1.5, -0.25, 1}
 	targets := []int64{classes - 1, 0, 17, -100, 5}
 	const used = 4
@@ -131,8 +131,12 @@ func TestLinearTiles(t *testing.T) {
 	for c := range wantHead {
 		wantHead[c] = ofClass[c%period] + ofTarget[int64(c)]
 	}
-	for _, ranks := range []int{1, 2} {
-		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+	for _, c := range []struct {
+		ranks, calls int
+		same         bool
+	}{{ranks: 1}, {ranks: 2, calls: 1}, {ranks: 1, same: true}, {ranks: 2, calls: 3, same: true}} {
+		meshtest.On(t, []int{c.ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(c.same)
 			h, w := meshtest.Place(m, hidden, []int{n, 1}, replicate), meshtest.Place(m, head, []int{classes, 1}, shard0)
 			y := meshtest.Place(m, targets, []int{n}, replicate)
 			record := m.Comm().Record()
@@ -142,8 +146,8 @@ func TestLinearTiles(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if calls, _ := meshtest.Calls(record.Stop(), "LinearCrossEntropy: classes"); ranks == 2 && calls != 2 {
-				return fmt.Errorf("%d collectives for 2 tiles", calls)
+			if calls, _ := meshtest.Calls(record.Stop(), "LinearCrossEntropy: classes"); calls != c.calls {
+				return fmt.Errorf("%d collectives, want %d", calls, c.calls)
 			}
 			if err := meshtest.Near("loss", l.Full(), []float64{want}, 1e-5, 0); err != nil {
 				return err

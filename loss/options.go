@@ -60,9 +60,8 @@ type Options struct {
 	// Workspace is how many bytes LinearCrossEntropy holds at most on a rank beside the
 	// gradients, or the logits of one position if they are larger; 0: 512 MiB. It takes
 	// only what the logits of all positions need. A small Workspace, such as 64 MiB, makes
-	// it slower: each tile of positions reads and writes the gradient of the weight, and
-	// blocks of positions (see LinearCrossEntropy) compute their logits twice. Other
-	// losses ignore it.
+	// it slower: each block of positions reads and writes the gradient of the weight, and
+	// logits that it has no room for are computed twice. Other losses ignore it.
 	Workspace int
 }
 
