@@ -51,23 +51,25 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 	}
 	got := l.x.swap(l.x.requestGroup, u.message(words), send, receive, "keys")
 	requests := tensor.Read[int64](got)
-	if training {
-		d.use(l.x, requests)
-	}
 	wanted := index.New[int64](got.Device(), len(requests)/words)
-	hashes := make([]keytable.Hash, len(wanted.Elems))
-	for i := range hashes {
-		hashes[i] = keytable.Hash(requests[words*i])
+	if training {
+		d.use(l.x, requests, wanted.Elems)
+	} else {
+		hashes := make([]keytable.Hash, len(requests))
+		for i, h := range requests {
+			hashes[i] = keytable.Hash(h)
+		}
+		d.keys.Find(wanted.Elems, hashes)
 	}
 	runtime.KeepAlive(got)
-	d.keys.Find(wanted.Elems, hashes)
-	l.x.wanted = wanted.Tensor(got.Device(), len(hashes))
+	l.x.wanted = wanted.Tensor(got.Device(), len(requests)/words)
 	return l
 }
 
 // use notes that the keys of requests, each with how often it occurs, are used, with those
-// that the replicas of this rank's rows have got.
-func (d *Dynamic) use(x *exchange, requests []int64) {
+// that the replicas of this rank's rows have got, and sets rows to those of the requests.
+func (d *Dynamic) use(x *exchange, requests, rows []int64) {
+	first, n := 0, len(requests) // where they are among those of the replicas
 	for _, r := range x.replicas {
 		counts, mine, all := make([]int, r.group.Size()), []int64{int64(len(requests))}, make([]int64, r.group.Size())
 		x.do(r.group, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: "counts of replicas"})
@@ -77,13 +79,19 @@ func (d *Dynamic) use(x *exchange, requests []int64) {
 		gathered := make([]int64, sum(counts))
 		x.do(r.group, comm.Call{Kind: comm.AllGatherVKind, Dst: comm.Of(gathered), Src: comm.Of(requests), DstCounts: counts,
 			Cause: "keys of replicas"})
-		requests = gathered
+		requests, first = gathered, first+sum(counts[:r.group.Rank()])
 	}
-	uses := make([]keytable.Use, len(requests)/2)
+	uses, all := make([]keytable.Use, len(requests)/2), rows
 	for i := range uses {
 		uses[i] = keytable.Use{Hash: keytable.Hash(requests[2*i]), Count: requests[2*i+1]}
 	}
-	d.begin(d.keys.Use(uses, int32(d.step)))
+	if len(requests) > n {
+		all = make([]int64, len(uses))
+	}
+	d.begin(d.keys.Use(all, uses, int32(d.step)))
+	if len(requests) > n {
+		copy(rows, all[first/2:])
+	}
 }
 
 // routeFor returns the route of keys in the given placements.

@@ -148,7 +148,7 @@ func runKeys(b *measure.Bench, keys, calls int) error {
 		for i, h := range hashes {
 			uses[i] = keytable.Use{Hash: h, Count: 1}
 		}
-		table.Use(uses, 1)
+		table.Use(make([]int64, len(uses)), uses, 1)
 	}
 	for i := range hashes {
 		hashes[i] = keytable.Mix(key(int64(i)))

@@ -48,7 +48,6 @@ type Entry struct {
 	Slot  int32  // its row of its slice
 	Last  int32  // the last step in which it was used
 	Count uint32 // how often it was used, at most 2³²-1
-	used  bool   // the place is taken
 }
 
 // A Policy says which keys have a row.
@@ -113,20 +112,26 @@ func (t *Table) Find(rows []int64, hashes []Hash) {
 		n := min(len(hashes), blockKeys)
 		t.prefetch(hashes[:n])
 		for i, h := range hashes[:n] {
-			rows[i] = -1
-			if e := t.rows[h.Slice()-t.first].find(h); e != nil {
-				rows[i] = int64(t.Row(h, e.Slot))
-			}
+			rows[i] = t.find(h)
 		}
 		rows, hashes = rows[n:], hashes[n:]
 	}
 }
 
-// prefetch prefetches the entries at which the searches for the keys begin.
+// find returns the row of a key, counted over all slices, or -1.
+func (t *Table) find(h Hash) int64 {
+	s := &t.rows[h.Slice()-t.first]
+	if i, ok := s.find(h); ok {
+		return int64(t.Row(h, s.slotAt(i)))
+	}
+	return -1
+}
+
+// prefetch prefetches the places at which the searches for the keys begin.
 func (t *Table) prefetch(hashes []Hash) {
 	for _, h := range hashes {
 		s := &t.rows[h.Slice()-t.first]
-		simd.Prefetch(unsafe.Pointer(&s.entries[s.place(h)]), 1)
+		simd.Prefetch(unsafe.Pointer(&s.places[s.start(h)]), 1)
 	}
 }
 
@@ -137,61 +142,87 @@ type Use struct {
 }
 
 // Use counts the uses of keys in a step, and gives rows to the keys that the Policy admits. A
-// key may occur several times. added are the keys that have got a row.
+// key may occur several times. It sets rows[i] to the row of uses[i] as Find does; added are the keys that have got one.
 //
 // If a slice has too few rows, it evicts its lowest keys by count, last step and key, a
 // sixteenth of the slice at a time, but never a key that this step uses. If that is not
 // enough, the first of the new keys, by count and then by key, get the rows that there are.
-func (t *Table) Use(uses []Use, step int32) (added []Entry) {
-	bySlice := t.bySlice(t.note(uses, step))
-	for i, fresh := range bySlice {
-		if len(fresh) > 0 {
+func (t *Table) Use(rows []int64, uses []Use, step int32) (added []Entry) {
+	missing := t.note(rows, uses, step)
+	if len(missing) == 0 {
+		return nil
+	}
+	added = make([]Entry, 0, len(missing))
+	for i, fresh := range t.bySlice(uses, missing) {
+		s := &t.rows[i]
+		switch {
+		case len(fresh) == 0:
+		case t.Policy.Admit <= 1 && s.live+len(fresh) <= t.Policy.Rows:
+			added = s.insertAll(fresh, step, added)
+		default:
 			slices.SortFunc(fresh, func(a, b Use) int { return cmp.Compare(a.Hash, b.Hash) })
-			list := t.admit(i, merge(fresh), step)
-			added = append(added, t.give(&t.rows[i], list, step)...)
+			added = append(added, t.give(s, t.admit(i, merge(fresh), step), step)...)
 		}
 	}
 	t.Stats.Admitted += int64(len(added))
+	for _, i := range missing {
+		rows[i] = t.find(uses[i].Hash)
+	}
 	return added
 }
 
-// note counts the uses of keys with a row and returns the uses of the other keys.
-func (t *Table) note(uses []Use, step int32) (others []Use) {
+// note counts the uses of keys with a row and sets rows of them; missing are the numbers of the other uses.
+func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
 	var hashes [blockKeys]Hash
-	for len(uses) > 0 {
-		n := min(len(uses), blockKeys)
-		for i, u := range uses[:n] {
+	for at := 0; at < len(uses); at += blockKeys {
+		n := min(len(uses)-at, blockKeys)
+		for i, u := range uses[at:][:n] {
 			hashes[i] = u.Hash
 		}
 		t.prefetch(hashes[:n])
-		for _, u := range uses[:n] {
+		for i, u := range uses[at:][:n] {
 			t.Stats.Uses += u.Count
-			if e := t.rows[u.Hash.Slice()-t.first].find(u.Hash); e != nil {
+			s := &t.rows[u.Hash.Slice()-t.first]
+			if k, ok := s.find(u.Hash); ok {
 				t.Stats.Hits += u.Count
-				e.Last, e.Count = step, add(e.Count, u.Count)
+				s.note(k, u.Count, step)
+				rows[at+i] = int64(t.Row(u.Hash, s.slotAt(k)))
 			} else {
-				others = append(others, u)
+				missing = append(missing, int32(at+i))
 			}
 		}
-		uses = uses[n:]
 	}
-	return others
+	return missing
 }
 
-// bySlice divides uses into those of each slice.
-func (t *Table) bySlice(uses []Use) [][]Use {
-	lists, ends := make([][]Use, len(t.rows)), make([]int, len(t.rows)+1)
+// insertAll adds keys to a slice that has room for all of them, and appends them to added.
+func (s *slice) insertAll(uses []Use, step int32, added []Entry) []Entry {
 	for _, u := range uses {
-		ends[u.Hash.Slice()-t.first+1]++
+		if i, ok := s.find(u.Hash); ok { // it occurs again
+			s.note(i, u.Count, step)
+			continue
+		}
+		e := Entry{Hash: u.Hash, Last: step, Count: add(0, u.Count)}
+		e.Slot = s.insert(e)
+		added = append(added, e)
 	}
-	all := make([]Use, len(uses))
+	return added
+}
+
+// bySlice divides the missing ones of uses into those of each slice.
+func (t *Table) bySlice(uses []Use, missing []int32) [][]Use {
+	lists, ends := make([][]Use, len(t.rows)), make([]int, len(t.rows)+1)
+	for _, m := range missing {
+		ends[uses[m].Hash.Slice()-t.first+1]++
+	}
+	all := make([]Use, len(missing))
 	for i := range lists {
 		ends[i+1] += ends[i]
 		lists[i] = all[ends[i]:ends[i]:ends[i+1]]
 	}
-	for _, u := range uses {
-		i := u.Hash.Slice() - t.first
-		lists[i] = append(lists[i], u)
+	for _, m := range missing {
+		i := uses[m].Hash.Slice() - t.first
+		lists[i] = append(lists[i], uses[m])
 	}
 	return lists
 }
@@ -218,20 +249,18 @@ func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
 	var fresh []Entry // candidates that were none
 	for _, u := range uses {
 		e := Entry{Hash: u.Hash, Count: add(0, u.Count), Last: step}
-		var before *Entry
-		if c.live > 0 {
-			if before = c.find(u.Hash); before != nil {
-				e.Count = add(before.Count, u.Count)
-			}
+		at, counted := c.find(u.Hash)
+		if counted {
+			e.Count = add(c.counts[at], u.Count)
 		}
 		switch {
 		case int64(e.Count) >= int64(t.Policy.Admit):
-			if before != nil {
+			if counted {
 				c.remove(u.Hash)
 			}
 			list = append(list, e)
-		case before != nil:
-			before.Count, before.Last = e.Count, step
+		case counted:
+			c.note(at, u.Count, step)
 		default:
 			fresh = append(fresh, e)
 		}
@@ -262,7 +291,7 @@ func (t *Table) Expire(step int32) {
 
 func (t *Table) expire(list []slice, step int32) (n int) {
 	for i := range list {
-		old := list[i].collect(func(e *Entry) bool { return int(step)-int(e.Last) >= t.Policy.Expire })
+		old := list[i].collect(func(last int32) bool { return int(step)-int(last) >= t.Policy.Expire })
 		for _, e := range old {
 			list[i].remove(e.Hash)
 		}
@@ -280,7 +309,7 @@ func (t *Table) Entries(candidates bool) []Entry {
 	}
 	all := make([]Entry, 0, count(list))
 	for i := range list {
-		its := list[i].collect(func(*Entry) bool { return true })
+		its := list[i].collect(func(int32) bool { return true })
 		slices.SortFunc(its, func(a, b Entry) int { return cmp.Compare(a.Hash, b.Hash) })
 		all = append(all, its...)
 	}

@@ -148,8 +148,15 @@ func TestRandomProgramsAgainstMaps(t *testing.T) {
 			}
 			want := w.use(uses, step)
 			var got, gotDivided []Hash
-			for _, e := range whole.Use(uses, step) {
+			rows, found, hashes := make([]int64, len(uses)), make([]int64, len(uses)), make([]Hash, len(uses))
+			for i, u := range uses {
+				hashes[i] = u.Hash
+			}
+			for _, e := range whole.Use(rows, uses, step) {
 				got = append(got, e.Hash)
+			}
+			if whole.Find(found, hashes); !slices.Equal(rows, found) {
+				t.Fatalf("seed %d step %d: Use gives rows %v, and Find then %v", seed, step, rows, found)
 			}
 			rng.Shuffle(len(uses), func(i, j int) { uses[i], uses[j] = uses[j], uses[i] })
 			for i, d := range divided {
@@ -159,7 +166,7 @@ func TestRandomProgramsAgainstMaps(t *testing.T) {
 						its = append(its, u)
 					}
 				}
-				for _, e := range d.Use(its, step) {
+				for _, e := range d.Use(make([]int64, len(its)), its, step) {
 					gotDivided = append(gotDivided, e.Hash)
 				}
 			}
@@ -226,7 +233,7 @@ func TestPutAndClear(t *testing.T) {
 	for key := range int64(900) {
 		uses = append(uses, Use{Mix(key), 1 + key%2})
 	}
-	a.Use(uses, 5)
+	a.Use(make([]int64, len(uses)), uses, 5)
 	for _, candidate := range []bool{false, true} {
 		for _, e := range a.Entries(candidate) {
 			if _, ok := b.Put(e, candidate); !ok {
@@ -257,7 +264,7 @@ func TestPutAndClear(t *testing.T) {
 
 func TestCountsDoNotOverflow(t *testing.T) {
 	a := New(0, Slices, Policy{Rows: 1})
-	a.Use([]Use{{Mix(1), math.MaxUint32}, {Mix(1), 7}}, 1)
+	a.Use(make([]int64, 2), []Use{{Mix(1), math.MaxUint32}, {Mix(1), 7}}, 1)
 	if e := a.Entries(false); len(e) != 1 || e[0].Count != math.MaxUint32 {
 		t.Errorf("%+v", e)
 	}
@@ -273,7 +280,7 @@ func BenchmarkFind(b *testing.B) {
 			hashes[k] = Mix(int64(k))
 			uses = append(uses, Use{hashes[k], 1})
 		}
-		table.Use(uses, 1)
+		table.Use(make([]int64, len(uses)), uses, 1)
 	}
 	rng := rand.New(rand.NewPCG(1, 0))
 	rng.Shuffle(keys, func(i, j int) { hashes[i], hashes[j] = hashes[j], hashes[i] })
@@ -301,7 +308,7 @@ func BenchmarkInsert(b *testing.B) {
 			for i := range uses {
 				uses[i] = Use{Mix(int64(at<<15 + i)), 1}
 			}
-			table.Use(uses, int32(at))
+			table.Use(make([]int64, len(uses)), uses, int32(at))
 			n += len(uses)
 		}
 	}

@@ -3,86 +3,107 @@ package keytable
 import "cmp"
 
 // A slice is a hash table with linear probing: a key is at the index that its hash gives,
-// or at the next one that was free. At most 3/4 of the entries are used.
+// or at the next one that was free. At most 3/4 of the places are used. What a search reads lies together.
 type slice struct {
-	entries []Entry // as many as a power of two
-	shift   uint    // 64 less the power
-	live    int     // keys
-	next    int32   // the slots from here on were never used
-	free    []int32 // slots below next that no key has
+	places []place  // as many as a power of two
+	counts []uint32 // Entry.Count of each
+	shift  uint     // 64 less the power
+	live   int      // keys
+	next   int32    // the slots from here on were never used
+	free   []int32  // slots below next that no key has
 }
 
-// leastEntries is the number of entries of an empty slice.
-const leastEntries = 8
+// A place is the part of an Entry that a search reads, in a quarter of a cache line.
+type place struct {
+	hash   Hash
+	number int32 // Slot + 1; 0: the place is free
+	last   int32
+}
+
+// leastPlaces is the number of places of an empty slice.
+const leastPlaces = 8
 
 // reset makes s an empty slice.
-func (s *slice) reset() { *s = slice{entries: make([]Entry, leastEntries), shift: 61} }
+func (s *slice) reset() {
+	*s = slice{places: make([]place, leastPlaces), counts: make([]uint32, leastPlaces), shift: 61}
+}
 
-// place returns the index at which the search for a key begins.
-func (s *slice) place(h Hash) int { return int(uint64(h) << 8 >> s.shift) }
+// start returns the index at which the search for a key begins.
+func (s *slice) start(h Hash) int { return int(uint64(h) << 8 >> s.shift) }
 
-// find returns the entry of a key, nil if there is none.
-func (s *slice) find(h Hash) *Entry {
-	mask := len(s.entries) - 1
-	for i := s.place(h); ; i = (i + 1) & mask {
-		e := &s.entries[i&mask]
-		if e.Hash == h && e.used {
-			return e
-		}
-		if !e.used {
-			return nil
+// find returns the index of a key, or that of the free place where it would be; ok is false then.
+func (s *slice) find(h Hash) (i int, ok bool) {
+	mask := len(s.places) - 1
+	for i = s.start(h); ; i++ {
+		i &= mask
+		switch p := &s.places[i]; {
+		case p.number == 0:
+			return i, false
+		case p.hash == h:
+			return i, true
 		}
 	}
+}
+
+// slotAt returns the slot of the key at index i.
+func (s *slice) slotAt(i int) int32 { return s.places[i].number - 1 }
+
+// at returns the key at index i.
+func (s *slice) at(i int) Entry {
+	return Entry{Hash: s.places[i].hash, Slot: s.slotAt(i), Last: s.places[i].last, Count: s.counts[i]}
+}
+
+// note counts n uses of the key at index i in a step.
+func (s *slice) note(i int, n int64, step int32) {
+	s.places[i].last, s.counts[i] = step, add(s.counts[i], n)
 }
 
 // insert adds a key that is not there and returns the slot that it has.
 func (s *slice) insert(e Entry) int32 {
-	e.Slot, e.used = s.slot(), true
-	if s.live >= len(s.entries)/4*3 {
-		old := s.entries
-		s.entries, s.shift = make([]Entry, 2*len(old)), s.shift-1
-		for i := range old {
-			if old[i].used {
-				s.put(old[i])
-			}
-		}
+	if s.live >= len(s.places)/4*3 {
+		s.grow()
 	}
+	e.Slot = s.slot()
 	s.put(e)
 	s.live++
 	return e.Slot
 }
 
-func (s *slice) put(e Entry) {
-	mask := len(s.entries) - 1
-	i := s.place(e.Hash)
-	for s.entries[i].used {
-		i = (i + 1) & mask
+// grow doubles the places.
+func (s *slice) grow() {
+	old := *s
+	s.places, s.counts, s.shift = make([]place, 2*len(old.places)), make([]uint32, 2*len(old.places)), s.shift-1
+	for i := range old.places {
+		if old.places[i].number != 0 {
+			s.put(old.at(i))
+		}
 	}
-	s.entries[i] = e
+}
+
+func (s *slice) put(e Entry) {
+	i, _ := s.find(e.Hash)
+	s.places[i], s.counts[i] = place{e.Hash, e.Slot + 1, e.Last}, e.Count
 }
 
 // remove takes out a key of the slice. It moves up the keys behind it that would no longer
 // be found (Knuth, The Art of Computer Programming, volume 3, algorithm 6.4R).
 func (s *slice) remove(h Hash) {
-	mask := len(s.entries) - 1
-	hole := s.place(h)
-	for s.entries[hole].Hash != h || !s.entries[hole].used {
-		hole = (hole + 1) & mask
-	}
-	s.free = append(s.free, s.entries[hole].Slot)
+	mask := len(s.places) - 1
+	hole, _ := s.find(h)
+	s.free = append(s.free, s.slotAt(hole))
 	s.live--
 	for i := hole; ; {
 		i = (i + 1) & mask
-		e := &s.entries[i]
-		if !e.used {
+		p := s.places[i]
+		if p.number == 0 {
 			break
 		}
-		if from := s.place(e.Hash); (i-from)&mask >= (i-hole)&mask {
-			s.entries[hole] = *e
+		if from := s.start(p.hash); (i-from)&mask >= (i-hole)&mask {
+			s.places[hole], s.counts[hole] = p, s.counts[i]
 			hole = i
 		}
 	}
-	s.entries[hole] = Entry{}
+	s.places[hole] = place{}
 }
 
 // slot returns a slot that no key has.
@@ -96,11 +117,11 @@ func (s *slice) slot() int32 {
 	return s.next - 1
 }
 
-// collect returns the keys for which f is true, in no order.
-func (s *slice) collect(f func(e *Entry) bool) (list []Entry) {
-	for i := range s.entries {
-		if e := &s.entries[i]; e.used && f(e) {
-			list = append(list, *e)
+// collect returns the keys for which f of their last step is true, in no order.
+func (s *slice) collect(f func(last int32) bool) (list []Entry) {
+	for i := range s.places {
+		if p := &s.places[i]; p.number != 0 && f(p.last) {
+			list = append(list, s.at(i))
 		}
 	}
 	return list
@@ -113,7 +134,7 @@ func (s *slice) room(limit int, fresh []Entry, step int32) (kept []Entry, evicte
 	if need <= 0 {
 		return fresh, 0
 	}
-	old := s.collect(func(e *Entry) bool { return e.Last != step })
+	old := s.collect(func(last int32) bool { return last != step })
 	if n := max(need, limit/16); n < len(old) {
 		partition(old, n, byRank)
 		old = old[:n]
