@@ -56,11 +56,11 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 		for i, p := range params {
 			meshes = addMesh(meshes, p.Mesh())
 			if local := localOf(&grads[i]); local != nil {
-				pieces = append(pieces, newPiece(i, p, local))
+				its := newPiece(i, p, local)
 				if p.Mesh().SameBits() {
-					last := &pieces[len(pieces)-1]
-					last.same, last.nodes = inNodes(grads[i].Dense())
+					its.nodes = newNodes(grads[i].Dense())
 				}
+				pieces = append(pieces, its)
 			}
 		}
 		if params[0].Mesh().SameBits() {
@@ -95,10 +95,9 @@ var ErrNotFinite = errors.New("the norm of the gradients is not finite")
 type piece struct {
 	param  int // which parameter's
 	mesh   *dtensor.Mesh
-	local  *tensor.Tensor  // every element of the rank's part once
-	shards uint            // bit i: axis i shards the parameter
-	same   *dtensor.Tensor // with dtensor.Mesh.SameBits the gradient as its squares are added up; else nil
-	nodes  [][]int         // and the leaves of the nodes of its rows, see layout.CutAtLeaves
+	local  *tensor.Tensor // every element of the rank's part once
+	shards uint           // bit i: axis i shards the parameter
+	nodes  nodes          // with dtensor.Mesh.SameBits; else zero
 }
 
 // localOf returns this rank's part of *g, nil for the zero Grad. A row-sparse

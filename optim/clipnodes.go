@@ -2,7 +2,6 @@ package optim
 
 import (
 	"math"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -18,10 +17,26 @@ const squareLeaves = 16
 // squareLeaf returns how many of n rows a leaf has.
 func squareLeaf(n int) int { return pairwise.Leaf(n, (n+squareLeaves-1)/squareLeaves) }
 
-// inNodes brings a gradient to a layout in which each rank has nodes of the sum of its squares: its
-// rows are divided along the axes that shard it, or along none if its ranks have no nodes of them. nodes
-// are those of layout.CutAtLeaves.
-func inNodes(g *dtensor.Tensor) (same *dtensor.Tensor, nodes [][]int) {
+// nodes are this rank's part of the sum of the squares of a tensor, with same bits.
+type nodes struct {
+	layout  layout.Layout // in which the ranks have nodes
+	leaves  [][]int       // of the nodes of each part of the rows, see layout.CutAtLeaves
+	squares []float64     // the sum of each node that this rank has
+}
+
+// newNodes adds up this rank's nodes of the squares of g.
+func newNodes(g *dtensor.Tensor) nodes {
+	same, leaves := inNodes(g)
+	n := nodes{layout: same.Layout(), leaves: leaves}
+	if m := g.Mesh(); m.Inside() {
+		n.squares = nodesOf(same, leaves[n.part(m)])
+	}
+	return n
+}
+
+// inNodes brings a tensor to a layout in which each rank has nodes of the sum of its squares: its
+// rows are divided along the axes that shard it, or along none if its ranks have no nodes of them.
+func inNodes(g *dtensor.Tensor) (same *dtensor.Tensor, leaves [][]int) {
 	m := g.Mesh()
 	if g.NDim() == 0 {
 		return g.Redistribute(m.Every(layout.Replicate())...), [][]int{{1}}
@@ -35,11 +50,11 @@ func inNodes(g *dtensor.Tensor) (same *dtensor.Tensor, nodes [][]int) {
 			places[axis] = layout.Shard(0)
 		}
 	}
-	places, nodes = layout.CutAtLeaves(g.Layout().Axes(), places, 0, g.Dim(0), squareLeaf(g.Dim(0)))
-	return g.Redistribute(places...), nodes
+	places, leaves = layout.CutAtLeaves(g.Layout().Axes(), places, 0, g.Dim(0), squareLeaf(g.Dim(0)))
+	return g.Redistribute(places...), leaves
 }
 
-// nodesOf returns the sum of this rank's squares of a gradient in the layout of inNodes, one for each node
+// nodesOf returns the sum of this rank's squares of a tensor in the layout of inNodes, one for each node
 // of so many leaves.
 func nodesOf(g *dtensor.Tensor, nodes []int) (sums []float64) {
 	local, at := g.Local(), 0
@@ -58,54 +73,49 @@ func nodesOf(g *dtensor.Tensor, nodes []int) (sums []float64) {
 	return sums
 }
 
-// nodeSquares sets the sums of squares of the gradients on one mesh, with same bits, each at the number of its
-// parameter. The ranks send their nodes of all gradients in one call, and each adds them up in pairs.
-func nodeSquares(m *dtensor.Mesh, pieces []piece, sums []float64) {
-	here := slices.DeleteFunc(slices.Clone(pieces), func(p piece) bool { return p.mesh != m })
+// sumsOfNodes returns the sum of the squares of each of some tensors on one mesh. The ranks send their nodes of all of them in
+// one call, and each adds them up in pairs.
+func sumsOfNodes(cause string, m *dtensor.Mesh, list []nodes) []float64 {
 	most, ranks := 1, 1
-	for _, p := range here {
-		for _, its := range p.nodes {
+	for _, n := range list {
+		for _, its := range n.leaves {
 			most = max(most, len(its))
 		}
-		if len(p.nodes) > 1 {
+		if len(n.leaves) > 1 {
 			ranks = m.Size()
 		}
 	}
-	mine := make([]float64, most*len(here)) // a node that a rank lacks is 0
-	for k, p := range here {
-		its := p.nodes[0]
-		if len(p.nodes) > 1 {
-			its = p.nodes[p.shard()]
-		}
-		copy(mine[k*most:], nodesOf(p.same, its))
+	mine := make([]float64, most*len(list)) // a node that a rank lacks is 0
+	for k, n := range list {
+		copy(mine[k*most:], n.squares)
 	}
 	all := mine
 	if ranks > 1 {
 		all = make([]float64, ranks*len(mine))
-		m.Do(m.Comm(), comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: "ClipGradNorm"})
+		m.Do(m.Comm(), comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: cause})
 	}
 	add := func(a, b float64) float64 { return a + b }
-	for k, p := range here {
+	sums := make([]float64, len(list))
+	for k, n := range list {
 		var fold pairwise.Fold[float64]
-		shard := 0
+		part := 0
 		for position := range ranks {
-			l := p.same.Layout()
-			if shard == len(p.nodes) || !l.Owner(l.Axes().Coord(position)) {
+			if part == len(n.leaves) || !n.layout.Owner(n.layout.Axes().Coord(position)) {
 				continue
 			}
-			for i, leaves := range p.nodes[shard] {
-				fold.PushNode(all[(position*len(here)+k)*most+i], leaves, add)
+			for i, leaves := range n.leaves[part] {
+				fold.PushNode(all[(position*len(list)+k)*most+i], leaves, add)
 			}
-			shard++
+			part++
 		}
-		sums[p.param] = fold.Sum(add)
+		sums[k] = fold.Sum(add)
 	}
+	return sums
 }
 
-// shard returns which part of the rows this rank has.
-func (p *piece) shard() (i int) {
-	m := p.mesh
-	for axis, place := range p.same.Placements() {
+// part returns which part of the rows this rank has.
+func (n *nodes) part(m *dtensor.Mesh) (i int) {
+	for axis, place := range n.layout.Placements() {
 		if place.IsShard() {
 			i = i*m.Axes()[axis].Size + m.Coord()[axis]
 		}
@@ -118,8 +128,18 @@ func (p *piece) shard() (i int) {
 func pairwiseSquares(meshes []*dtensor.Mesh, params int, pieces []piece) (total float64) {
 	sums := make([]float64, params)
 	for _, m := range meshes {
-		if m.Inside() {
-			nodeSquares(m, pieces, sums)
+		if !m.Inside() {
+			continue
+		}
+		var numbers []int
+		var list []nodes
+		for _, p := range pieces {
+			if p.mesh == m {
+				numbers, list = append(numbers, p.param), append(list, p.nodes)
+			}
+		}
+		for k, sum := range sumsOfNodes("ClipGradNorm", m, list) {
+			sums[numbers[k]] = sum
 		}
 	}
 	if areApart(meshes) {

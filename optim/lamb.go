@@ -55,16 +55,24 @@ func (l *LAMB) Step(grads []dtensor.Grad, lr float64) error {
 	o := l.config
 	return l.together(grads, lr, true, func(all []change) {
 		squares := make([][2]float64, len(all)) // of p and u
+		parts := make([][2]nodes, len(all))     // of their sums, with same bits
 		for k, c := range all {
+			same := c.param.Mesh().SameBits()
 			c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 				average(s[0], o.Beta1, g)
 				average(s[1], o.Beta2, square(g))
+				if same {
+					return
+				}
 				for i, sum := range tensor.SumSquares(p, l.direction(p, s, c.step)) {
 					squares[k][i] += sum
 				}
 			}, l.m, l.v)
+			if same {
+				parts[k] = l.nodes(c)
+			}
 		}
-		sumOfShards("LAMB", all, squares)
+		sumOfShards("LAMB", all, squares, parts)
 		for k, c := range all {
 			rate := lr
 			if s := squares[k]; s[0] > 0 && s[1] > 0 {
@@ -75,6 +83,17 @@ func (l *LAMB) Step(grads []dtensor.Grad, lr float64) error {
 			}, l.m, l.v)
 		}
 	})
+}
+
+// nodes returns this rank's nodes of the squares of the parameter and of u, with same bits.
+func (l *LAMB) nodes(c change) [2]nodes {
+	scope := c.local.Device().Open()
+	defer scope.Close()
+	whole := func(local *tensor.Tensor) *dtensor.Tensor {
+		return c.param.Mesh().Wrap("LAMB", local, nil, false, c.param.Shape(), c.param.Placements()...)
+	}
+	p := tensor.Widen(c.local)
+	return [2]nodes{newNodes(whole(p)), newNodes(whole(l.direction(p, []*tensor.Tensor{l.m[c.i].Local(), l.v[c.i].Local()}, c.step)))}
 }
 
 // direction returns u of a step from its updated moments.
@@ -91,14 +110,18 @@ func (l *LAMB) direction(p *tensor.Tensor, s []*tensor.Tensor, step int) *tensor
 }
 
 // sumOfShards turns sums over this rank's part of each parameter into sums over the whole
-// parameter, with one collective for each mesh, over the axes that shard any parameter.
-func sumOfShards(cause string, all []change, sums [][2]float64) {
+// parameter, with one collective for each mesh, over the axes that shard any parameter. With same bits it sets them from parts.
+func sumOfShards(cause string, all []change, sums [][2]float64, parts [][2]nodes) {
 	meshes, pieces := []*dtensor.Mesh{}, make([]piece, len(all))
 	for k, c := range all {
 		pieces[k] = newPiece(c.i, c.param, c.local)
 		meshes = addMesh(meshes, c.param.Mesh())
 	}
 	for _, m := range meshes {
+		if m.SameBits() {
+			sumOfParts(cause, m, all, sums, parts)
+			continue
+		}
 		axes := shardAxes(m, pieces)
 		names := axisNames(m, axes)
 		if !m.Inside() || len(names) == 0 {
@@ -120,6 +143,26 @@ func sumOfShards(cause string, all []change, sums [][2]float64) {
 				sums[k] = [2]float64(flat)
 				flat = flat[2:]
 			}
+		}
+	}
+}
+
+// sumOfParts sets the sums of the parameters of a mesh with same bits.
+func sumOfParts(cause string, m *dtensor.Mesh, all []change, sums [][2]float64, parts [][2]nodes) {
+	if !m.Inside() {
+		return
+	}
+	var list []nodes
+	for k, c := range all {
+		if c.param.Mesh() == m {
+			list = append(list, parts[k][:]...)
+		}
+	}
+	flat := sumsOfNodes(cause, m, list)
+	for k, c := range all {
+		if c.param.Mesh() == m {
+			sums[k] = [2]float64(flat)
+			flat = flat[2:]
 		}
 	}
 }

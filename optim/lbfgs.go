@@ -83,7 +83,6 @@ func NewLBFGS(params []*dtensor.Tensor, c LBFGSConfig) *LBFGS {
 		return l
 	}
 	mesh := params[0].Mesh()
-	mesh.RefuseSameBits(op, "each rank adds up its part of an inner product", "use another optimizer")
 	l.direction, l.last = states(params), states(params)
 	for range c.History {
 		l.moves, l.turns = append(l.moves, states(params)), append(l.turns, states(params))
@@ -300,16 +299,26 @@ func addScaled(dst vector, scale float64, src vector) {
 
 // dot returns the inner product of two vectors.
 func (l *LBFGS) dot(a, b vector) float64 {
-	return l.overRanks(comm.Sum, func(i int) float64 {
-		return tensor.Sum(tensor.Binary(kernel.OpMul, a[i], b[i]), nil, false).Item()
-	})
+	return l.sum(func(i int) *tensor.Tensor { return tensor.Binary(kernel.OpMul, a[i], b[i]) })
 }
 
 // sumOfSizes returns Σ|x|.
 func (l *LBFGS) sumOfSizes(a vector) float64 {
-	return l.overRanks(comm.Sum, func(i int) float64 {
-		return tensor.Sum(tensor.Unary(kernel.OpAbs, a[i]), nil, false).Item()
-	})
+	return l.sum(func(i int) *tensor.Tensor { return tensor.Unary(kernel.OpAbs, a[i]) })
+}
+
+// sum returns the sum of all elements of a vector, whose part of each parameter of gives.
+func (l *LBFGS) sum(of func(i int) *tensor.Tensor) (total float64) {
+	mesh := l.params[0].Mesh()
+	if !mesh.SameBits() {
+		return l.overRanks(comm.Sum, func(i int) float64 { return tensor.Sum(of(i), nil, false).Item() })
+	}
+	scope := mesh.Device().Open()
+	defer scope.Close()
+	for i, p := range l.params {
+		total += mesh.Wrap(l.name, of(i), nil, false, p.Shape(), p.Placements()...).Sum(nil, false).Item()
+	}
+	return total
 }
 
 // largest returns the largest |x|, NaN if there is one.

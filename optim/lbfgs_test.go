@@ -100,6 +100,42 @@ func TestLBFGSEqualsPyTorch(t *testing.T) {
 	}
 }
 
+// With SameBits an LBFGS finds the points of one rank's, to the bit, in every layout.
+func TestLBFGSHasTheSameBits(t *testing.T) {
+	lines(t, "lbfgs.jsonl", func(q minimization) {
+		var want string
+		for _, l := range layouts {
+			meshtest.On(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(true)
+				calls := 0
+				params, f := q.start(ctx, m, l.places, &calls)
+				opt := optim.NewLBFGS(params, q.config())
+				got := ""
+				for range q.Losses {
+					loss, err := opt.Step(q.Rate, f)
+					if err != nil {
+						return err
+					}
+					got += fmt.Sprintf("%x", loss)
+				}
+				for _, p := range params {
+					got += fmt.Sprintf(" %x", meshtest.Values(p.Full()))
+				}
+				if m.Comm().Rank() > 0 {
+					return nil
+				}
+				if want == "" {
+					want = got
+				}
+				if got != want {
+					return fmt.Errorf("mesh %v, %v: %s, on one rank %s", m, l.places, got, want)
+				}
+				return nil
+			})
+		}
+	})
+}
+
 // An LBFGS that has another's State goes on as that one would.
 func TestLBFGSCarriesOver(t *testing.T) {
 	lines(t, "lbfgs.jsonl", func(q minimization) {
