@@ -101,9 +101,16 @@ func (r *Rows) ascending() bool {
 }
 
 // SumRows returns the sum of gradients of one parameter, at least one, added up as
-// ValueAndGrad does: by Coalesce of all, in the order given. A single one it
+// ValueAndGrad does: by Coalesce of all, in the order given, with same bits one by one. A single one it
 // returns as it is.
 func SumRows(list ...*Rows) *Rows {
+	if len(list) > 2 && list[0].spec.mesh.SameBits() { // the order must not depend on how many rows a rank has
+		sum := list[0].Coalesce()
+		for _, r := range list[1:] {
+			sum = SumRows(sum, r.Coalesce())
+		}
+		return sum
+	}
 	if len(list) == 1 {
 		return list[0]
 	}

@@ -189,11 +189,10 @@ func (d *Dynamic) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 //	R        the same, and the rows of all ranks              the same
 //
 // In training, keys that are sharded over an axis on which the table is replicated go to
-// all replicas, with two collectives more, and so do their gradients.
+// all replicas, with two collectives more, and so do their gradients. With same bits the gradients of all keys are gathered.
 //
 // Lookup throws an *Error for keys that are not int64 or on another mesh.
 func (d *Dynamic) Lookup(keys *dtensor.Tensor) *dtensor.Tensor {
-	d.mesh().RefuseSameBits("Dynamic.Lookup", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
 	const op = "Lookup"
 	d.checkKeys(op, keys)
 	shape := append(keys.Shape(), d.config.Dim)
@@ -210,6 +209,9 @@ func (d *Dynamic) Lookup(keys *dtensor.Tensor) *dtensor.Tensor {
 	rows := tensor.TakeRows(l.rows, l.x.distinct[0].Slot.Reshape(at.Local().Shape()...), 0)
 	out := mesh.Wrap(op, rows, nil, false, shape, places...)
 	out = dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		if mesh.SameBits() {
+			return []dtensor.Grad{d.table.take(d.gradientOfAll(l, keys, gy))}
+		}
 		return []dtensor.Grad{d.table.take(l.backward(gy.Redistribute(places...).Local()))}
 	})
 	return out.Redistribute(final...)

@@ -18,13 +18,15 @@ import (
 // weights are factors of the rows for Mode Sum, in the shape of keys, and get a gradient;
 // nil stands for ones. Bags are divided over the axis of the table, each is made on one
 // rank, and what is replicated is gathered. Keys that are sharded other than by bags are
-// replicated first.
+// replicated first. With same bits the rows of all keys are gathered, and each rank makes all bags.
 func (d *Dynamic) Bag(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
-	d.mesh().RefuseSameBits("Dynamic.Bag", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
 	const op = "Bag"
 	d.checkKeys(op, keys)
 	checkBags(op, keys, offsets, weights, &BagOptions{Mode: mode})
 	mesh := d.mesh()
+	if mesh.SameBits() {
+		return d.bagOfAll(keys, offsets, weights, mode)
+	}
 	b := dynamicBags{d: d, places: mesh.Every(layout.Replicate())}
 	if offsets == nil {
 		b.divideEqual(keys, weights)
@@ -67,7 +69,8 @@ type dynamicBags struct {
 	keys    *tensor.Tensor     // [n], of this rank's bags
 	factors *tensor.Tensor     // [n]; nil: ones
 	starts  []int              // where this rank's bags begin in keys, and the last one ends
-	first   int                // with offsets: the place of the first of keys among all
+	byKey   []layout.Placement // of keys as this rank has them
+	rows    int                // of dimension 0 of these
 }
 
 // divideEqual divides bags of one length.
@@ -84,6 +87,7 @@ func (b *dynamicBags) divideEqual(keys, weights *dtensor.Tensor) {
 	}
 	layout.Refit(b.places, keys.Placements())
 	local := keys.Redistribute(b.places...).Local()
+	b.byKey, b.rows = b.places, local.Dim(0)
 	b.keys = local.Reshape(local.Numel())
 	if weights != nil {
 		its := weights.Redistribute(b.places...).Local()
@@ -113,31 +117,47 @@ func (b *dynamicBags) divide(op string, keys, offsets, weights *dtensor.Tensor) 
 	if !mesh.Inside() {
 		return
 	}
-	sizes := layout.ChunkSizes(count, mesh.Axes()[b.d.axis].Size)
-	begin := sum(sizes[:mesh.Coord()[b.d.axis]])
-	its := starts[begin : begin+sizes[mesh.Coord()[b.d.axis]]+1]
-	b.first = its[0]
-	for _, at := range its {
-		b.starts = append(b.starts, at-b.first)
+	at, bags, keysOf := 0, layout.ChunkSizes(count, mesh.Axes()[b.d.axis].Size), []int(nil) // by rank
+	for rank, n := range bags {
+		first, end := starts[at], starts[at+n]
+		keysOf = append(keysOf, end-first)
+		if rank == mesh.Coord()[b.d.axis] {
+			for _, start := range starts[at : at+n+1] {
+				b.starts = append(b.starts, start-first)
+			}
+			b.rows, b.keys = end-first, tensor.Narrow(whole, 0, first, end-first)
+			if factors != nil {
+				b.factors = tensor.Narrow(factors, 0, first, end-first)
+			}
+		}
+		at += n
 	}
-	n := b.starts[len(b.starts)-1]
-	b.keys = tensor.Narrow(whole, 0, b.first, n)
-	if factors != nil {
-		b.factors = tensor.Narrow(factors, 0, b.first, n)
-	}
+	b.byKey = mesh.Every(layout.Replicate())
+	b.byKey[b.d.axis] = layout.ShardSizes(0, keysOf...)
 }
 
 // factorGrad returns the gradient of weights, given that of this rank's factors.
 func (b *dynamicBags) factorGrad(op string, weights *dtensor.Tensor, dots *tensor.Tensor) *dtensor.Tensor {
-	mesh := b.d.mesh()
-	mine := tensor.Cast(dots, weights.DType())
-	if weights.NDim() == 2 {
-		local := weights.Redistribute(b.places...)
-		return mesh.Wrap(op, mine.Reshape(local.Local().Shape()...), nil, false, weights.Shape(), b.places...)
+	local := weights.Shape()
+	local[0] = b.rows
+	return b.d.mesh().Wrap(op, tensor.Cast(dots, weights.DType()).Reshape(local...), nil, false, weights.Shape(), b.byKey...)
+}
+
+// bagOfAll is Bag with same bits.
+func (d *Dynamic) bagOfAll(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
+	mesh, n := d.mesh(), keys.Numel()
+	final := mesh.Every(layout.Replicate())
+	places := slices.Clone(final)
+	rows := d.Lookup(keys.Redistribute(places...).Reshape(n))
+	ids := dtensor.Arange(mesh, tensor.Int64, 0, n, places...)
+	if offsets == nil {
+		ids = ids.Reshape(keys.Shape()...)
+		for axis, p := range keys.Placements() {
+			if p.Shards(0) {
+				final[axis] = p
+			}
+		}
+		layout.Refit(final, keys.Placements())
 	}
-	whole := tensor.Zeros(mine.Device(), mine.DType(), weights.Numel())
-	tensor.Copy(tensor.Narrow(whole, 0, b.first, mine.Numel()), mine)
-	places := mesh.Every(layout.Replicate())
-	places[b.d.axis] = layout.Partial(layout.Sum)
-	return mesh.Wrap(op, whole, nil, false, weights.Shape(), places...)
+	return Bag(rows, ids, offsets, weights, BagOptions{Mode: mode}).Redistribute(final...)
 }

@@ -2,6 +2,7 @@ package embedding
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -122,25 +123,43 @@ func (l *dynamicLookup) backward(dy *tensor.Tensor) *dtensor.Rows {
 // dropMissing takes the keys that have no row out of distinct, where that is all that was
 // requested. Where there are other ranks, sums of their requests leave them out.
 func (l *dynamicLookup) dropMissing() {
-	wanted, u := tensor.ToSlice[int64](l.x.wanted), l.x.distinct[0]
+	wanted := tensor.ToSlice[int64](l.x.wanted)
+	if u := ofRows(l.x.distinct[0], 0, wanted); u.Index.Numel() < len(wanted) {
+		l.x.wanted, l.x.distinct[0], l.x.begin = u.Index, u, []int{0, u.Index.Numel()}
+	}
+}
+
+// ofRows returns the distinct ones from first on whose rows are not -1, with their rows as Index.
+func ofRows(u tensor.Uniq, first int, rows []int64) tensor.Uniq {
 	start, order := tensor.ToSlice[int64](u.Start), tensor.ToSlice[int32](u.Order)
 	dev := u.Index.Device()
-	var rows, starts []int64
+	var found, starts []int64
 	var positions []int32
-	for k, row := range wanted {
+	for k, row := range rows {
 		if row >= 0 {
-			rows, starts = append(rows, row), append(starts, int64(len(positions)))
-			positions = append(positions, order[start[k]:start[k+1]]...)
+			found, starts = append(found, row), append(starts, int64(len(positions)))
+			positions = append(positions, order[start[first+k]:start[first+k+1]]...)
 		}
 	}
-	if len(rows) == len(wanted) {
-		return
-	}
 	starts = append(starts, int64(len(positions)))
-	l.x.wanted = tensor.FromSlice(dev, rows, len(rows))
-	l.x.distinct[0] = tensor.Uniq{Index: l.x.wanted, Start: tensor.FromSlice(dev, starts, len(starts)), Slot: u.Slot,
+	return tensor.Uniq{Index: tensor.FromSlice(dev, found, len(found)), Start: tensor.FromSlice(dev, starts, len(starts)), Slot: u.Slot,
 		Order: tensor.FromSlice(dev, positions, len(positions))}
-	l.x.begin = []int{0, len(rows)}
+}
+
+// gradientOfAll returns the gradient of Weight, with same bits, for that of the row of each key: each owner adds up those of
+// all keys in their order.
+func (d *Dynamic) gradientOfAll(l *dynamicLookup, keys, dy *dtensor.Tensor) *dtensor.Rows {
+	whole := d.mesh().Every(layout.Replicate())
+	all, n := keys.Redistribute(whole...).Local(), keys.Numel()
+	u := distinctKeys(all.Reshape(n), d.rows)
+	row, rows := d.own()
+	slice := func(h keytable.Hash, row int) int { return h.Slice()*d.rows - row }
+	first, _ := slices.BinarySearchFunc(u.hashes, row, slice)
+	end, _ := slices.BinarySearchFunc(u.hashes, row+rows, slice)
+	found := make([]int64, end-first)
+	d.keys.Find(found, u.hashes[first:end])
+	its := l.x.tables[0].sumRows(ofRows(u.Uniq, first, found), dy.Redistribute(whole...).Local().Reshape(n, d.config.Dim))
+	return dtensor.NewRows(d.table.weight, its.Index, tensor.Cast(its.Values, d.config.DType))
 }
 
 // distinct are the distinct keys of a list, by slice and in a slice as they come.

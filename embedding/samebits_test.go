@@ -2,7 +2,11 @@ package embedding_test
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -100,4 +104,115 @@ func bagsAndGradients(ctx context.Context, m *dtensor.Mesh, places []layout.Plac
 		numbers = append(numbers, tensor.ToSlice[float64](tensor.Cast(dense.Full(), tensor.Float64))...)
 	}
 	return numbers, nil
+}
+
+// With SameBits lookups and bags of a dynamic table, its rows after some steps, and the gradients of the weights of a bag
+// have the bits of one rank's, whatever ranks have the keys.
+func TestDynamicHasTheSameBits(t *testing.T) {
+	const steps, population, dim = 3, 40, 5
+	var want string
+	for _, mesh := range [][]int{{1}, {2}, {3}, {4}, {2, 2}, {3, 2}} {
+		for _, place := range []layout.Placement{replicate, shard0} {
+			var got string
+			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(true)
+				rng := rand.New(rand.NewPCG(9, 0)) // the same draws on all ranks
+				d := dynamicOn(rand.New(rand.NewPCG(1, 0)), m, embedding.DynamicConfig{Name: "users", Dim: dim, Budget: 256 * 4 * 20, Seed: 5})
+				distribute := func(list []int64, shape ...int) *dtensor.Tensor {
+					return meshtest.Place(m, list, shape, slices.Repeat([]layout.Placement{place}, len(mesh))...)
+				}
+				key := func() int64 { return rng.Int64N(population) * (math.MaxInt64 / population) }
+				text := ""
+				for step := range steps {
+					keys := make([]int64, 24)
+					for i := range keys {
+						keys[i] = key()
+					}
+					alone, equal, ragged := distribute(keys, 24), distribute(keys, 8, 3), distribute(keys, 24)
+					starts := meshtest.Place(m, []int64{0, 5, 5, 11, 23}, []int{5}, m.Every(replicate)...)
+					factors := dtensor.Normal(m, dtensor.Key{Seed: uint64(step)}, 0, 1, []int{24}, m.Every(replicate)...)
+					value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						a := d.Lookup(alone)
+						b := d.Bag(equal, nil, nil, embedding.Mode(step))
+						c := d.Bag(ragged, starts, factors, embedding.Sum)
+						square := func(x *dtensor.Tensor) *dtensor.Tensor {
+							return x.Mul(dtensor.Normal(m, dtensor.Key{Seed: 77}, 0, 1, x.Shape(), m.Every(replicate)...)).Tanh().Sum(nil, false)
+						}
+						return square(a).Add(square(b)).Add(square(c))
+					}, d.Param(), factors)
+					if err != nil {
+						return err
+					}
+					text += fmt.Sprintf("%x %x ", value.Full().Item(), whole(grads[1].Dense()))
+					d.Advance()
+				}
+				all := make([]int64, population)
+				for i := range all {
+					all[i] = int64(i) * (math.MaxInt64 / population)
+				}
+				text += fmt.Sprintf("%x", rowsOf(m, d, all))
+				if m.Comm().Rank() == 0 {
+					got = text
+				}
+				return nil
+			})
+			if want == "" {
+				want = got
+			}
+			if got != want {
+				a, b := strings.Fields(got), strings.Fields(want)
+				for i := range a {
+					if a[i] != b[i] {
+						t.Errorf("mesh %v, keys %v: number %d of %d is %s, on one rank %s", mesh, place, i, len(a), a[i], b[i])
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// With SameBits the gradient of a table that is looked up several times has the bits of one rank's, though
+// each rank has another part of the rows of each lookup.
+func TestSeveralLookupsHaveTheSameBits(t *testing.T) {
+	const rows, dim = 7, 3
+	var want []float64
+	for _, mesh := range [][]int{{1}, {2}, {3}, {2, 2}, {5}} {
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			rng := rand.New(rand.NewPCG(3, 0)) // the same draws on all ranks
+			layout := embedding.RowWise(m.Axes()[0].Name)
+			table := embedding.NewTable(m, embedding.Config{Rows: rows, Dim: dim, Layout: layout, Key: dtensor.Key{Seed: 4}})
+			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				sum := dtensor.Zeros(m, tensor.Float32, nil, m.Every(replicate)...)
+				for range 5 {
+					ids := make([]int64, 9)
+					for i := range ids {
+						ids[i] = rng.Int64N(rows)
+					}
+					factors := dtensor.Normal(m, dtensor.Key{Seed: rng.Uint64()}, 0, 1, []int{9, dim}, m.Every(replicate)...)
+					sum = sum.Add(table.Lookup(meshtest.Place(m, ids, []int{9}, m.Every(replicate)...)).Mul(factors).Sum(nil, false))
+				}
+				return sum
+			}, table.Weight())
+			if err != nil {
+				return err
+			}
+			r, ok := grads[0].Rows()
+			if !ok {
+				return fmt.Errorf("the gradient is dense")
+			}
+			got := whole(r.Dense())
+			if m.Comm().Rank() > 0 {
+				return nil
+			}
+			if want == nil {
+				want = got
+			}
+			if !slices.Equal(got, want) {
+				return fmt.Errorf("the gradient is %x, on one rank %x", got, want)
+			}
+			return nil
+		})
+	}
 }
