@@ -72,14 +72,17 @@ type BagOptions struct {
 // Bags of a table of bfloat16 are computed in float32 and rounded, as torch does: once,
 // or where the result is P(sum) once on each rank and once in their sum.
 //
+// With same bits the rows of all ids are gathered, and each rank makes all bags.
+//
 // Bag throws as Lookup does, and an *Error for offsets that do not start at 0,
 // descend, pass the end or with IncludeLastOffset stop before it, and for weights with
 // another Mode than Sum.
 func Bag(weight, ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.Tensor {
-	return (&Table{weight: weight}).bag(ids, offsets, weights, o)
+	return (&Table{weight: weight}).bag(ids, offsets, weights, o, false)
 }
 
-func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.Tensor {
+// bag is Bag. direct says that the rows are pooled where they are also with same bits: all ranks have them.
+func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions, direct bool) *dtensor.Tensor {
 	defer t.weight.Mesh().Span("Bag").End()
 	const op = "Bag"
 	weight := t.weight
@@ -88,10 +91,10 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 	checkIDs(op, weight, ids, s)
 	checkBags(op, ids, offsets, weights, &o)
 	ids, final := placeBags(weight, ids)
-	p := rolesOf(op, weight, ids, s)
-	if len(p.masked) > 0 && o.Mode != Max {
-		p.mesh.RefuseSameBits(op, "each rank adds up the rows of a bag that it has", "use a Collection")
+	if !direct && weight.Mesh().SameBits() {
+		return t.bagOfAll(ids, offsets, weights, o, final)
 	}
+	p := rolesOf(op, weight, ids, s)
 	b := &bags{o: o, scale: weights, final: final}
 	b.result = make([]layout.Placement, len(p.ids))
 	bagCount := ids.Dim(0)
@@ -131,6 +134,47 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 		return grads
 	})
 	return out.Redistribute(b.finalPlacements()...)
+}
+
+// bagOfAll is bag with same bits, of ids that all ranks have.
+func (t *Table) bagOfAll(ids, offsets, weights *dtensor.Tensor, o BagOptions, final []layout.Placement) *dtensor.Tensor {
+	whole := *t
+	whole.options = o.Options
+	padding := func(id int64) bool {
+		return o.PaddingIdx != nil && int(id) == (*o.PaddingIdx+t.weight.Dim(0))%t.weight.Dim(0)
+	}
+	rows := whole.lookUp(ids.Reshape(ids.Numel())).Reduced()
+	places := rows.Placements() // R, or S(1) where the table is divided by columns
+	if weights != nil {         // their gradients are sums over columns
+		rows = rows.Redistribute(rows.Mesh().Every(layout.Replicate())...)
+	}
+	bags := bagsOf(rows, ids, offsets, weights, BagOptions{Mode: o.Mode, IncludeLastOffset: o.IncludeLastOffset}, padding)
+	for axis, p := range final {
+		if p.IsShard() {
+			places[axis] = p
+		}
+	}
+	layout.Refit(places, rows.Placements())
+	return bags.Redistribute(places...)
+}
+
+// bagsOf makes bags of the rows [n, D] of ids, which all ranks have, without those that padding reports.
+func bagsOf(rows, ids, offsets, weights *dtensor.Tensor, o BagOptions, padding func(id int64) bool) *dtensor.Tensor {
+	mesh := rows.Mesh()
+	numbers := make([]int64, ids.Local().Numel())
+	for i, id := range tensor.ToSlice[int64](tensor.Cast(ids.Local(), tensor.Int64)) {
+		numbers[i] = int64(i)
+		if !padding(id) {
+			continue
+		}
+		if o.PaddingIdx == nil {
+			o.PaddingIdx = &i
+		}
+		numbers[i] = int64(*o.PaddingIdx)
+	}
+	at := mesh.Wrap("Bag", tensor.FromSlice(mesh.Device(), numbers, ids.Local().Shape()...), nil, false, ids.Shape(),
+		mesh.Every(layout.Replicate())...)
+	return (&Table{weight: rows}).bag(at, offsets, weights, o, true)
 }
 
 // checkBags throws unless offsets and weights fit the ids.

@@ -145,13 +145,11 @@ func (b *dynamicBags) factorGrad(op string, weights *dtensor.Tensor, dots *tenso
 
 // bagOfAll is Bag with same bits.
 func (d *Dynamic) bagOfAll(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
-	mesh, n := d.mesh(), keys.Numel()
-	final := mesh.Every(layout.Replicate())
-	places := slices.Clone(final)
-	rows := d.Lookup(keys.Redistribute(places...).Reshape(n))
-	ids := dtensor.Arange(mesh, tensor.Int64, 0, n, places...)
+	final := d.mesh().Every(layout.Replicate())
+	all := keys.Redistribute(slices.Clone(final)...)
+	none := func(int64) bool { return false }
+	bags := bagsOf(d.Lookup(all.Reshape(all.Numel())), all, offsets, weights, BagOptions{Mode: mode}, none)
 	if offsets == nil {
-		ids = ids.Reshape(keys.Shape()...)
 		for axis, p := range keys.Placements() {
 			if p.Shards(0) {
 				final[axis] = p
@@ -159,5 +157,5 @@ func (d *Dynamic) bagOfAll(keys, offsets, weights *dtensor.Tensor, mode Mode) *d
 		}
 		layout.Refit(final, keys.Placements())
 	}
-	return Bag(rows, ids, offsets, weights, BagOptions{Mode: mode}).Redistribute(final...)
+	return bags.Redistribute(final...)
 }

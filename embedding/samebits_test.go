@@ -19,40 +19,45 @@ import (
 // With SameBits the bags of a collection and the gradients of its tables have the bits of
 // one rank on every mesh, for samples that are divided unevenly or not at all.
 func TestBagsHaveTheSameBits(t *testing.T) {
-	var want []float64
-	for _, c := range []struct {
-		mesh   []int
-		places []layout.Placement
-	}{
-		{[]int{1, 1}, nil},
-		{[]int{2, 1}, []layout.Placement{layout.Shard(0), layout.Replicate()}},
-		{[]int{1, 3}, []layout.Placement{layout.Replicate(), layout.Shard(0)}},
-		{[]int{2, 2}, []layout.Placement{layout.Shard(0), layout.Shard(0)}},
-		{[]int{2, 2}, []layout.Placement{layout.Shard(0), layout.Replicate()}},
-		{[]int{1, 7}, []layout.Placement{layout.Replicate(), layout.Shard(0)}},
-	} {
-		var got []float64
-		meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-			m.SetSameBits(true)
-			numbers, err := bagsAndGradients(ctx, m, c.places)
-			if err == nil && m.Comm().Rank() == 0 {
-				got = numbers
+	for _, rows := range []bool{false, true} {
+		var want []float64
+		for _, c := range []struct {
+			mesh   []int
+			places []layout.Placement
+		}{
+			{[]int{1, 1}, nil},
+			{[]int{2, 1}, []layout.Placement{layout.Shard(0), layout.Replicate()}},
+			{[]int{1, 3}, []layout.Placement{layout.Replicate(), layout.Shard(0)}},
+			{[]int{2, 2}, []layout.Placement{layout.Shard(0), layout.Shard(0)}},
+			{[]int{2, 2}, []layout.Placement{layout.Shard(0), layout.Replicate()}},
+			{[]int{1, 7}, []layout.Placement{layout.Replicate(), layout.Shard(0)}},
+		} {
+			if rows && c.places != nil && c.places[0].IsShard() && c.places[1].IsShard() { // Rows refuses two axes
+				continue
 			}
-			return err
-		})
-		if want == nil {
-			want = got
-		}
-		for i := range want {
-			if math.Float64bits(got[i]) != math.Float64bits(want[i]) {
-				t.Fatalf("mesh %v, samples %v: number %d is %v, on one rank %v", c.mesh, c.places, i, got[i], want[i])
+			var got []float64
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(true)
+				numbers, err := bagsAndGradients(ctx, m, c.places, rows)
+				if err == nil && m.Comm().Rank() == 0 {
+					got = numbers
+				}
+				return err
+			})
+			if want == nil {
+				want = got
+			}
+			for i := range want {
+				if math.Float64bits(got[i]) != math.Float64bits(want[i]) {
+					t.Fatalf("mesh %v, samples %v: number %d is %v, on one rank %v", c.mesh, c.places, i, got[i], want[i])
+				}
 			}
 		}
 	}
 }
 
-// bagsAndGradients returns bags of weighted ids of two tables, and the tables' gradients.
-func bagsAndGradients(ctx context.Context, m *dtensor.Mesh, places []layout.Placement) ([]float64, error) {
+// bagsAndGradients returns bags of weighted ids of two tables, or with rows these too, and the tables' gradients.
+func bagsAndGradients(ctx context.Context, m *dtensor.Mesh, places []layout.Placement, rows bool) ([]float64, error) {
 	const samples, width = 5, 4
 	lengths := [][]int{{3, 0, 4, 1, 2}, {1, 1, 0, 5, 2}}
 	c := embedding.NewCollection(m,
@@ -96,6 +101,26 @@ func bagsAndGradients(ctx context.Context, m *dtensor.Mesh, places []layout.Plac
 		return nil, err
 	}
 	numbers := tensor.ToSlice[float64](tensor.Cast(bags.Full(), tensor.Float64))
+	if rows {
+		var features []*dtensor.Tensor
+		_, more, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			u, sum := c.Rows(j), dtensor.Zeros(m, tensor.Float32, nil, m.Every(layout.Replicate())...)
+			for _, name := range []string{"x", "y"} {
+				f := u.Feature(name)
+				features = append(features, f)
+				dtensor.Keep(f)
+				sum = sum.Add(f.Mul(f.Sin()).Sum(nil, false))
+			}
+			return sum
+		}, c.Params()...)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range features {
+			numbers = append(numbers, whole(f)...)
+		}
+		grads = append(grads, more...)
+	}
 	for _, g := range grads {
 		dense := g.Dense()
 		if rows, ok := g.Rows(); ok {
@@ -104,6 +129,79 @@ func bagsAndGradients(ctx context.Context, m *dtensor.Mesh, places []layout.Plac
 		numbers = append(numbers, tensor.ToSlice[float64](tensor.Cast(dense.Full(), tensor.Float64))...)
 	}
 	return numbers, nil
+}
+
+// With SameBits the bags of a table and the gradients of the table and the weights have the bits of one rank's, in every
+// layout and mode, with a padding and without.
+func TestTableBagsHaveTheSameBits(t *testing.T) {
+	const rows, dim, n = 9, 3, 24
+	for _, mode := range []embedding.Mode{embedding.Mean, embedding.Sum, embedding.Max} {
+		for _, fixed := range []bool{true, false} {
+			var want []float64
+			for _, c := range []struct {
+				mesh   []int
+				layout func(axis string) embedding.Layout
+			}{
+				{[]int{1}, func(axis string) embedding.Layout { return embedding.RowWise(axis) }},
+				{[]int{2}, func(axis string) embedding.Layout { return embedding.RowWise(axis) }},
+				{[]int{3}, func(axis string) embedding.Layout { return embedding.RowWise(axis) }},
+				{[]int{2, 2}, func(axis string) embedding.Layout { return embedding.RowWise(axis) }},
+				{[]int{3}, func(axis string) embedding.Layout { return embedding.RowCyclic(axis) }},
+				{[]int{2}, func(axis string) embedding.Layout { return embedding.TableWise(axis, 1) }},
+				{[]int{2}, func(string) embedding.Layout { return embedding.Replicated() }},
+				{[]int{2}, func(axis string) embedding.Layout { return embedding.ColumnWise(axis) }},
+				{[]int{2, 2}, func(axis string) embedding.Layout { return embedding.ColumnWise(axis) }},
+			} {
+				meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+					m.SetSameBits(true)
+					padding := 4
+					table := embedding.NewTable(m, embedding.Config{Rows: rows, Dim: dim, Layout: c.layout(m.Axes()[0].Name), Key: dtensor.Key{Seed: 4},
+						PaddingIdx: &padding})
+					ids, all := make([]int64, n), m.Every(replicate)
+					for i := range ids {
+						ids[i] = int64(i * i * 7 % rows)
+					}
+					at, starts := meshtest.Place(m, ids, []int{n}, all...), meshtest.Place(m, []int64{0, 5, 5, 11, 17}, []int{5}, all...)
+					if fixed {
+						at, starts = at.Reshape(n/3, 3).Redistribute(m.Every(shard0)...), nil
+					}
+					factors := dtensor.Normal(m, dtensor.Key{Seed: 8}, 0, 1, at.Shape(), all...)
+					params := []*dtensor.Tensor{table.Weight(), factors}
+					if mode != embedding.Sum {
+						params = params[:1]
+					}
+					value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						var weights *dtensor.Tensor
+						if mode == embedding.Sum {
+							weights = factors
+						}
+						y := table.Bag(at, starts, weights, mode)
+						return y.Mul(dtensor.Normal(m, dtensor.Key{Seed: 77}, 0, 1, y.Shape(), all...)).Tanh().Sum(nil, false)
+					}, params...)
+					if err != nil {
+						return err
+					}
+					got := []float64{value.Full().Item()}
+					for _, g := range grads {
+						if r, ok := g.Rows(); ok {
+							g = dtensor.Dense(r.Dense())
+						}
+						got = append(got, whole(g.Dense())...)
+					}
+					if m.Comm().Rank() > 0 {
+						return nil
+					}
+					if want == nil {
+						want = got
+					}
+					if !slices.Equal(got, want) {
+						return fmt.Errorf("%v, bags of one length %v, %v: %x, on one rank %x", mode, fixed, table, got, want)
+					}
+					return nil
+				})
+			}
+		}
+	}
 }
 
 // With SameBits lookups and bags of a dynamic table, its rows after some steps, and the gradients of the weights of a bag

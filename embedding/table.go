@@ -111,7 +111,7 @@ func (t *Table) Lookup(ids *dtensor.Tensor) *dtensor.Tensor { return t.lookUp(id
 
 // Bag returns one row for each bag of ids; see the function Bag.
 func (t *Table) Bag(ids, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
-	return t.bag(ids, offsets, weights, BagOptions{Options: t.options, Mode: mode})
+	return t.bag(ids, offsets, weights, BagOptions{Options: t.options, Mode: mode}, false)
 }
 
 // String describes the table.

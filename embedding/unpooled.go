@@ -1,6 +1,8 @@
 package embedding
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -20,9 +22,8 @@ func (u *Unpooled) Feature(name string) *dtensor.Tensor { return u.values[u.c.mu
 
 // Rows looks up the ids of all features without pooling them. The samples may be
 // sharded over one axis of more than one rank; weights are ignored, and a
-// PaddingIdx gets no gradient. It throws as Bags does.
+// PaddingIdx gets no gradient. With same bits every rank gathers the whole batch first. It throws as Bags does.
 func (c *Collection) Rows(j *Jagged) *Unpooled {
-	c.mesh.RefuseSameBits("Collection.Rows", "each rank adds up the gradients of its own samples first", "use Bags, or Table.Lookup")
 	const op = "Rows"
 	if c.mesh.Inside() {
 		j = j.expanded()
@@ -47,8 +48,33 @@ func (c *Collection) Rows(j *Jagged) *Unpooled {
 		}
 		return u
 	}
+	if c.mesh.SameBits() && axis >= 0 {
+		return c.rowsOfAll(j, at, axis)
+	}
 	v := c.newLookup(op, j, at, true)
 	u.values = v.share(axis).values
+	return u
+}
+
+// rowsOfAll is Rows with same bits, of samples that are sharded over an axis: each owner adds up the gradients of all samples
+// in their order.
+func (c *Collection) rowsOfAll(j *Jagged, at []int, axis int) *Unpooled {
+	u := c.Rows(j.gathered())
+	group := c.mesh.Group(c.mesh.Axes()[axis].Name)
+	mine := make([]int64, len(c.features))
+	for f := range mine {
+		mine[f] = int64(j.idsOf(at[f]).Numel())
+	}
+	all := gatherAll(c.mesh, group, mine, slices.Repeat([]int{len(mine)}, group.Size()), "ids of a batch by rank")
+	for f := range u.values {
+		counts := make([]int, group.Size())
+		for r := range counts {
+			counts[r] = int(all[r*len(mine)+f])
+		}
+		places := c.mesh.Every(layout.Replicate())
+		places[axis] = layout.ShardSizes(0, counts...)
+		u.values[f] = u.values[f].Redistribute(places...)
+	}
 	return u
 }
 
