@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -25,14 +26,13 @@ import (
 // the last ones have the most work: pad a causal sequence at its end.
 //
 // It communicates once to exchange parts and once to bring them back, if causal, and n-1
-// times in the ring; the gradient the same with n times in the ring. Computed in float32,
-// or float64. It throws a *LayoutError for other layouts or sizes.
+// times in the ring; the gradient the same with n times in the ring. With same bits each rank gathers
+// the sequence and computes all of it. Computed in float32, or float64. It throws a *LayoutError for other layouts or sizes.
 func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 	defer q.spec.mesh.Span("RingAttention").End()
 	const op = "RingAttention"
 	m := sameMesh(op, q, k, v)
 	sameType(op, q, k, v)
-	m.RefuseSameBits(op, "the parts of a sequence are put together in the order of the ring", "use ScaledDotProductAttention")
 	if dt := q.DType(); dt.Narrow() {
 		return RingAttention(q.Cast(tensor.Float32), k.Cast(tensor.Float32), v.Cast(tensor.Float32), causal, axis).Cast(dt)
 	}
@@ -54,6 +54,12 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 				refuse(op, "another axis divides positions or features", "redistribute them", ops...)
 			}
 		}
+	}
+	if m.SameBits() { // the ring would put the parts of a sequence together in its order
+		whole := q.Placements()
+		whole[i] = layout.Replicate()
+		gather := func(x *Tensor) *Tensor { return x.Redistribute(whole...) }
+		return ScaledDotProductAttention(gather(q), gather(k), gather(v), causal).Redistribute(q.Placements()...)
 	}
 	shape := append(slices.Clone(q.Shape()[:3]), v.Dim(3))
 	out := &Tensor{spec: m.mustSpec(op, shape, q.spec.placements)}
