@@ -125,7 +125,10 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	}
 	switch {
 	case s.pairs:
-		s.pair(scope, params, last)
+		s.pair(scope, params)
+		if last {
+			s.finish(scope, params)
+		}
 	case eng.same:
 		for _, p := range params {
 			arrived := p.node.parts
@@ -187,18 +190,12 @@ func (n *node) hold(scope *tensor.Scope) {
 	n.keep(scope)
 }
 
-// pair adds to each parameter's gradients those that have arrived apart; after the last function
-// the leaves get the sums.
-func (s *running) pair(scope *tensor.Scope, params []*Tensor, last bool) {
+// pair adds to each parameter's gradients those that have arrived apart.
+func (s *running) pair(scope *tensor.Scope, params []*Tensor) {
 	if s.parts == nil {
 		s.parts, s.rows = make([][]pairwise.Fold[*Tensor], len(params)), make([][]pairwise.Fold[*Rows], len(params))
 	}
-	addRows := func(a, b *Rows) *Rows {
-		sum := SumRows(a.Coalesce(), b.Coalesce())
-		scope.Keep(sum.Index, sum.Values)
-		return sum
-	}
-	add := addTo(scope)
+	add, addRows := addTo(scope), addRowsTo(scope)
 	for i, p := range params {
 		n := p.node
 		arrived := n.parts
@@ -218,18 +215,30 @@ func (s *running) pair(scope *tensor.Scope, params []*Tensor, last bool) {
 			s.rows[i][k].Push(r, addRows)
 		}
 		n.rows = nil
-		if !last {
-			continue
-		}
+	}
+}
+
+// finish hands the leaves the sums of what pair was given.
+func (s *running) finish(scope *tensor.Scope, params []*Tensor) {
+	for i, p := range params {
 		for k := range s.rows[i] {
-			n.rows = append(n.rows, s.rows[i][k].Sum(addRows))
+			p.node.rows = append(p.node.rows, s.rows[i][k].Sum(addRowsTo(scope)))
 		}
 		for k := range s.parts[i] {
-			p.accumulate(s.parts[i][k].Sum(add))
+			p.accumulate(s.parts[i][k].Sum(addTo(scope)))
 		}
 		if len(s.parts[i]) > 0 {
-			n.dt = p.DType()
+			p.node.dt = p.DType()
 		}
+	}
+}
+
+// addRowsTo returns SumRows of two whose sums outlive scope.
+func addRowsTo(scope *tensor.Scope) func(a, b *Rows) *Rows {
+	return func(a, b *Rows) *Rows {
+		sum := SumRows(a.Coalesce(), b.Coalesce())
+		scope.Keep(sum.Index, sum.Values)
+		return sum
 	}
 }
 

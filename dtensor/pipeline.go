@@ -153,7 +153,8 @@ func (p *Pipeline) arrange(stages []Stage) error {
 // sent once forward and once, as a gradient, backward: rank by rank, each to the one at its
 // position of the other mesh. With several stages a mesh, parts has to be a multiple of the
 // number of meshes. The keys of NextKey begin anew for each stage and part, so that dropout
-// does not depend on the schedule.
+// does not depend on the schedule. With same bits the gradients and losses of 2, 4, 8, … parts are added in pairs, as Accumulate
+// does it, and have its bits.
 //
 // A stage cannot go on without the others: an error on any rank aborts the world, and every
 // rank gets it.
@@ -166,12 +167,18 @@ func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tenso
 	case len(p.stages) > len(p.meshes) && parts%len(p.meshes) != 0:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: %d parts are no multiple of %d meshes, as interleaved stages need; change one of them",
 			parts, len(p.meshes))
-	case p.meshes[0].eng.same:
-		return 0, nil, errors.New("dtensor: Pipeline: with same bits on it does not run: its sums depend on the parts; use Accumulate")
+	case p.meshes[0].eng.same && p.hasLosses():
+		return 0, nil, errors.New("dtensor: Pipeline: with same bits on it has no stages with ForwardWithLoss: the order in which their losses " +
+			"are added depends on the meshes; return one loss from the last stage, use Accumulate, or leave same bits off")
 	case len(params) == 0:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: no parameters")
 	}
 	r := &pipelining{Pipeline: p, eng: p.meshes[0].eng, params: params, parts: parts, flights: map[flightKey]*flight{},
 		inboxes: map[way]*inbox{}}
 	return r.run(ctx)
+}
+
+// hasLosses reports whether a stage has a loss of its own.
+func (p *Pipeline) hasLosses() bool {
+	return slices.ContainsFunc(p.stages, func(s stage) bool { return s.ForwardWithLoss != nil })
 }

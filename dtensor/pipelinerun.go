@@ -70,6 +70,9 @@ func (r *pipelining) passes() (loss float64, grads []Grad, err error) {
 		wait(s.Pending)
 	}
 	grads = r.collect()
+	if r.eng.same && r.me >= 0 && r.meshes[r.me] == r.stages[len(r.stages)-1].Mesh {
+		r.sum.value = r.sum.values.Sum(addTo(r.scope))
+	}
 	loss, err = r.total()
 	return loss, grads, err
 }
@@ -82,7 +85,7 @@ func (r *pipelining) total() (float64, error) {
 			word[0] += sum.Item()
 		}
 	}
-	if slices.ContainsFunc(r.stages, func(s stage) bool { return s.ForwardWithLoss != nil }) {
+	if r.hasLosses() {
 		if r.me >= 0 && r.meshes[r.me].all.Rank() != 0 { // the first rank of each mesh speaks for it
 			word[0] = 0
 		}
@@ -203,7 +206,7 @@ func (r *pipelining) backward(a action) {
 	}
 	for i, p := range r.params {
 		p.node = f.leaves[i]
-		if r.sum.leaves != nil {
+		if p.node.apart = e.same; r.sum.leaves != nil && !e.same {
 			n := r.sum.leaves[i]
 			p.node.grad, p.node.own, p.node.dt, p.node.rows = n.grad, n.own, n.dt, n.rows
 		}
@@ -215,10 +218,19 @@ func (r *pipelining) backward(a action) {
 	}
 	f.tape.run(0)
 	e.detecting = nil
+	if e.same {
+		addParts(r.params)
+		r.sum.pair(f.scope, r.params)
+	}
 	var gx *tensor.Tensor
 	if f.in != nil {
 		if n := f.in.node; n.grad != nil {
-			gx = tensor.Clone(n.arrived().Cast(s.DType).to(s.in, "gradient of a stage's input").local)
+			const cause = "gradient of a stage's input"
+			g := n.arrived()
+			if e.same { // nodes are added up before they are rounded
+				g = g.to(s.in, cause)
+			}
+			gx = tensor.Clone(g.Cast(s.DType).to(s.in, cause).local)
 		} else {
 			gx = filled(s.in, s.DType, 0).local
 		}
@@ -240,7 +252,12 @@ func (r *pipelining) backward(a action) {
 // add adds the loss of a part.
 func (r *pipelining) add(f *flight) {
 	value := f.out.Detach()
-	if r.sum.value != nil {
+	switch {
+	case r.eng.same:
+		keepTensors(f.scope, value)
+		r.sum.values.Push(value, addTo(f.scope))
+		return
+	case r.sum.value != nil:
 		value = addWide(r.sum.value, value)
 	}
 	r.sum.value = value
@@ -267,9 +284,14 @@ func (r *pipelining) collect() []Grad {
 			p.node = nil
 		}
 	}()
-	for i, n := range r.sum.leaves {
-		to := r.params[i].node
-		to.grad, to.own, to.dt, to.rows = n.grad, n.own, n.dt, n.rows
+	switch {
+	case r.eng.same && r.sum.parts != nil:
+		r.sum.finish(r.scope, r.params)
+	case !r.eng.same:
+		for i, n := range r.sum.leaves {
+			to := r.params[i].node
+			to.grad, to.own, to.dt, to.rows = n.grad, n.own, n.dt, n.rows
+		}
 	}
 	grads := make([]Grad, len(r.params))
 	t.collect(r.params, grads)

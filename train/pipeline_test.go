@@ -191,6 +191,45 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
+// With SameBits a pipeline has the bits of one rank's, in any number of stages and meshes, and refuses stages with losses of their own.
+func TestPipelineHasTheSameBits(t *testing.T) {
+	var want map[string][]float32
+	for _, c := range []piped{{1, 1, 1, 1, 4, false}, {2, 1, 1, 1, 4, false}, {4, 1, 1, 1, 4, false}, {2, 2, 1, 1, 4, false},
+		{1, 2, 1, 1, 4, false}, {2, 1, 2, 2, 4, false}, {2, 2, 1, 2, 4, false}, {1, 1, 3, 1, 4, false}, {2, 1, 2, 2, 4, true}} {
+		commtest.Run(t, c.meshes*c.dp*c.tp, func(ctx context.Context, world *comm.Comm) error {
+			l, err := newLane(ctx, world, c, func(stages []dtensor.Stage) {
+				for _, s := range stages {
+					s.Mesh.SetSameBits(true)
+				}
+			})
+			if err != nil {
+				return err
+			}
+			got, err := l.train(ctx, c.parts)
+			if err != nil {
+				return err
+			}
+			if world.Size() == 1 && c.each == 1 {
+				want = got
+			}
+			for name, v := range got {
+				if !slices.Equal(v, want[name]) {
+					return fmt.Errorf("%+v: %s is %x, on one rank %x", c, name, v, want[name])
+				}
+			}
+			l.stages[0].ForwardWithLoss, l.stages[0].Forward = func(int, *dtensor.Tensor) (y, loss *dtensor.Tensor) { return nil, nil }, nil
+			p, err := dtensor.NewPipeline(ctx, world, l.stages...)
+			if err != nil {
+				return err
+			}
+			if _, _, err := p.ValueAndGrad(ctx, c.parts, l.params...); err == nil || !strings.Contains(err.Error(), "ForwardWithLoss") {
+				return fmt.Errorf("a stage with a loss of its own: %v", err)
+			}
+			return nil
+		})
+	}
+}
+
 // An error on one stage is that of all ranks: nobody waits for what does not come.
 func TestPipelineError(t *testing.T) {
 	wrong := errors.New("part 2 is bad")
