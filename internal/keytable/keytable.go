@@ -110,7 +110,7 @@ const blockKeys = 32
 func (t *Table) Find(rows []int64, hashes []Hash) {
 	for len(hashes) > 0 {
 		n := min(len(hashes), blockKeys)
-		t.prefetch(hashes[:n])
+		t.prefetch(hashes[:n], false)
 		for i, h := range hashes[:n] {
 			rows[i] = t.find(h)
 		}
@@ -127,11 +127,15 @@ func (t *Table) find(h Hash) int64 {
 	return -1
 }
 
-// prefetch prefetches the places at which the searches for the keys begin.
-func (t *Table) prefetch(hashes []Hash) {
+// prefetch prefetches the places at which the searches for the keys begin, and with counts theirs too.
+func (t *Table) prefetch(hashes []Hash, counts bool) {
 	for _, h := range hashes {
 		s := &t.rows[h.Slice()-t.first]
-		simd.Prefetch(unsafe.Pointer(&s.places[s.start(h)]), 1)
+		at := s.start(h)
+		simd.Prefetch(unsafe.Pointer(&s.places[at]), 1)
+		if counts {
+			simd.Prefetch(unsafe.Pointer(&s.counts[at]), 1)
+		}
 	}
 }
 
@@ -179,7 +183,7 @@ func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
 		for i, u := range uses[at:][:n] {
 			hashes[i] = u.Hash
 		}
-		t.prefetch(hashes[:n])
+		t.prefetch(hashes[:n], true)
 		for i, u := range uses[at:][:n] {
 			t.Stats.Uses += u.Count
 			s := &t.rows[u.Hash.Slice()-t.first]
