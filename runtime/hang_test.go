@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/comm/message"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -145,6 +146,15 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			all.Wait()
 			return comm.Barrier(ctx, a)
 		},
+		// alone has each rank wait for a message of its own, which it would send next.
+		"alone": func(ctx context.Context, world *comm.Comm) error {
+			m, err := message.New(ctx, world)
+			if err != nil {
+				return err
+			}
+			_, err = message.Recv(ctx, m, make([]int64, 1), world.Rank(), 0)
+			return err
+		},
 		"mailboxes": commtest.ReceiveFirst,
 		"anyrank":   commtest.ReceiveAnother,
 		"parts":     commtest.LongMessages,
@@ -250,6 +260,14 @@ func TestMailboxesThatReceiveFromEachOther(t *testing.T) {
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
 		`^  0 +waits +message.Recv int64\[1\] from rank 1, tag 0 `,
 		`(?s)the goroutines of rank 0$.*commtest\.ReceiveFirst.*the goroutines of rank 1$.*commtest\.ReceiveFirst`)
+}
+
+// TestRanksThatHangAlone has the others, which need no rank that has printed its stacks, end with it: not after the
+// grace period.
+func TestRanksThatHangAlone(t *testing.T) {
+	hangs(t, []string{"-np", "3", "--grace", "1h", "rankprogram", "alone"},
+		`^gorun: the job hangs: rank \d waits for itself$`,
+		`^  2 +waits +message.Recv int64\[1\] from rank 2, tag 0 `)
 }
 
 func TestReceivesOfAnyRankThatNobodySends(t *testing.T) {

@@ -199,7 +199,8 @@ func (s *Supervisor) event(e guardian.Event) {
 		}
 	case guardian.RankEnded:
 		s.follow() // it may have ended for that
-		it.Ended, it.Status, it.At, it.Asked = true, e.Status, e.At, s.phase != running
+		it.Ended, it.Status, it.At = true, e.Status, e.At
+		it.Asked = s.phase != running && s.phase != asking // a laggard ends for the hang
 		s.live--
 		s.untold = append(s.untold, e.Rank)
 		if s.phase != asking { // else a rank would print what it does about the end of another

@@ -328,10 +328,13 @@ func TestSupervisorEndsAHang(t *testing.T) {
 		st.end(0, 131)
 		st.end(1, -9)
 		st.events <- guardian.Event{Kind: guardian.AllGone}
-		st.want(Hung, "2s rank 2 SIGQUIT", "2.5s rank 1 SIGQUIT", "4.5s rank 0 SIGQUIT",
+		o := st.want(Hung, "2s rank 2 SIGQUIT", "2.5s rank 1 SIGQUIT", "4.5s rank 0 SIGQUIT",
 			"5.5s rank 2 ended", "5.5s rank 0 ended", "5.5s groups SIGTERM", "5.5s groups SIGCONT", "5.5s rank 1 ended")
 		if looks != 2 {
 			t.Errorf("%d looks, want 2", looks)
+		}
+		if o.Ends[2].Asked || o.Ends[0].Asked || !o.Ends[1].Asked {
+			t.Errorf("outcome %+v; ranks that printed their stacks ended for the hang, and were not told to", o)
 		}
 	})
 }
