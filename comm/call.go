@@ -121,9 +121,9 @@ func (c *Call) Bytes() int {
 
 // String describes the call without its line: "AllReduce sum float32[1024]".
 func (c *Call) String() string {
-	s := c.Fingerprint().describe(c.structType())
+	s := c.Fingerprint().describe(c.structType(), c.Root)
 	switch {
-	case c.Op == Custom && c.Func != nil:
+	case c.Op == Custom && c.Func != nil && c.Func.size > 0: // not one on other elements
 		s += fmt.Sprintf(" by %q on %d-byte elements", c.Func.name, c.Func.size)
 	case c.Kind.PointToPoint():
 		s = fmt.Sprintf("%v %v[%d]", c.Kind, c.elements(), (c.Dst.Count+c.Src.Count)/c.width())

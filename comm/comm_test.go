@@ -33,6 +33,9 @@ func TestFingerprintSaysWhatRanksMustAgreeOn(t *testing.T) {
 		{Call{Kind: SendKind, Src: i8, Root: 1, Cause: "pipeline"}, "Send int8[3] for pipeline"},
 		{Call{Kind: AllReduceKind, Op: Custom, Func: f, Src: Buffer{Count: 8, DType: Uint8}},
 			`AllReduce custom uint8[8] by "f" on 8-byte elements`},
+		{Call{Kind: ReduceKind, Op: Sum, Src: i8, Root: -1}, "Reduce sum int8[3] root -1"},
+		{Call{Kind: ReduceKind, Op: Sum, Src: i8, Root: 100_000}, "Reduce sum int8[3] root 100000"},
+		{funcCall[int32](Call{Kind: AllReduceKind, Src: f32}, f), "AllReduce custom float32[6]"},
 	} {
 		if got := c.call.String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

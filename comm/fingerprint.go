@@ -85,10 +85,10 @@ func hashCounts(counts []int) uint64 {
 }
 
 // String describes the fingerprint. Any two words will do.
-func (f Fingerprint) String() string { return f.describe(nil) }
+func (f Fingerprint) String() string { return f.describe(nil, int(uint16(f.What>>24))) }
 
-// describe is String for a call whose elements have type t; nil: a DType.
-func (f Fingerprint) describe(t *structs.Type) string {
+// describe is String for a call whose elements have type t; nil: a DType. The fingerprint has not all of root.
+func (f Fingerprint) describe(t *structs.Type, root int) string {
 	kind, op, elements, count := Kind(f.What), Op(f.What>>8), DType(f.What>>16).String(), f.Count
 	if t != nil {
 		elements, count = t.Name, count/uint64(t.Size)
@@ -108,7 +108,7 @@ func (f Fingerprint) describe(t *structs.Type) string {
 		}
 	}
 	if kind.Rooted() {
-		s += fmt.Sprintf(" root %d", uint16(f.What>>24))
+		s += fmt.Sprintf(" root %d", root)
 	}
 	return s
 }
