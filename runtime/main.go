@@ -49,7 +49,9 @@
 // the two calls, and nothing is saved.
 //
 // If nobody launched the program, a second signal ends it. A rank takes no notice of it:
-// to its launcher a second Ctrl-C means to kill all ranks.
+// to its launcher a second Ctrl-C means to kill all ranks. A rank of mpirun, mpiexec or srun
+// whose program has not learnt of the signal from Stopping within 30 s, for it does not ask or
+// waits for another rank, says in which call it is and exits.
 //
 // # How a rank ends
 //
@@ -184,6 +186,7 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	ctx = job.WithEnd(ctx, ends.add)
 	err = call(r.withSnapshots(ctx), f, r.world)
 	returned = true
+	stop.heeded.Store(true)
 	if lost := writeProfile(); err == nil {
 		err = lost
 	}

@@ -40,6 +40,9 @@ func TestMain(m *testing.M) {
 				fmt.Fprintf(os.Stderr, "no program %q\n", os.Args[1])
 				os.Exit(99)
 			}
+			if strings.HasPrefix(os.Args[1], "briefly ") {
+				stopTime = time.Second
+			}
 			Main(f)
 		},
 	})
@@ -169,6 +172,23 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			fmt.Println("saved", step, context.Cause(ctx))
 			return nil
+		},
+		// saves takes longer to save than ranks have until Stopping has told them to.
+		"briefly saves": func(ctx context.Context, world *comm.Comm) error {
+			fmt.Println("ready")
+			for !Stopping(ctx, world) {
+			}
+			time.Sleep(2 * stopTime)
+			fmt.Println("saved")
+			return nil
+		},
+		// waits has the ranks wait for rank 0, which does not come.
+		"briefly waits": func(ctx context.Context, world *comm.Comm) error {
+			fmt.Println("ready")
+			if world.Rank() == 0 {
+				time.Sleep(time.Hour)
+			}
+			return comm.Barrier(ctx, world)
 		},
 		// leaves is stops as it should not be: each rank looks for itself.
 		"leaves": func(ctx context.Context, world *comm.Comm) error {

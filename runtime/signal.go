@@ -21,6 +21,10 @@ const leaveTime = 50 * time.Millisecond
 // signalTime is by how much a signal to all ranks may come later to one than to another.
 const signalTime = 20 * time.Millisecond
 
+// stopTime is how long a rank of another launcher goes on after a signal if Stopping does not tell its program. mpirun
+// and srun kill it sooner, mpiexec of MPICH never. Tests change it.
+var stopTime = 30 * time.Second
+
 // A stop is this rank's knowledge of whether the job is to end: by a signal to this
 // rank, or to another one, see Stopping.
 type stop struct {
@@ -28,6 +32,7 @@ type stop struct {
 	got     atomic.Int32            // the signal's number; 0 if none came
 	asked   chan struct{}           // closed when it came
 	leaving atomic.Bool             // this rank is on its way out: signals change nothing
+	heeded  atomic.Bool             // Stopping has told f, or f has returned
 }
 
 // learn takes in that sig came, here or to another rank. Only the first one counts.
@@ -83,6 +88,9 @@ func watch(r *rank, cancel context.CancelCauseFunc) *stop {
 				os.Exit(128 + int(number))
 			}
 			_ = r.trace.save() // whoever sent the signal may not wait for f
+			if r.mpi != nil && r.token == "" {
+				time.AfterFunc(stopTime, func() { s.overdue(r, number) })
+			}
 		}
 	}()
 	return s
@@ -95,6 +103,34 @@ func (r *rank) asked(sig syscall.Signal) {
 		r.segment.SetAsked(r.job.Rank, sig)
 	}
 	r.tell(job.Word{Kind: job.Asked, Status: int(sig)})
+}
+
+// overdue ends this process if its program has not heeded a signal: it may know nothing of Stopping, or wait in a
+// call for a rank that will not come. The other ranks have had the signal too, and say what they do meanwhile.
+func (s *stop) overdue(r *rank, sig syscall.Signal) {
+	if s.heeded.Load() || s.leaving.Load() {
+		return
+	}
+	printError(os.Stderr, r.job.Rank, fmt.Errorf("the job is to stop (%v), and in %v the program has not learnt so from "+
+		"runtime.Stopping: %s; ask Stopping between two steps, and then take the time to save", sig, stopTime, r.doing()))
+	time.Sleep(leaveTime)
+	os.Exit(128 + int(sig))
+}
+
+// doing says what call this rank waits in, or has made last.
+func (r *rank) doing() string {
+	if r.seen == nil {
+		return "its calls are not recorded"
+	}
+	for _, w := range r.seen.Waiting(r.job.Rank).Waits {
+		if w.Attended {
+			return fmt.Sprintf("it waits in %s at %s", w.Text, w.Site)
+		}
+	}
+	if last, ok := r.seen.LastCall(r.job.Rank); ok {
+		return "its last call was " + r.seen.Describe(last)
+	}
+	return "it has made no call"
 }
 
 // printStacks writes the stacks of all goroutines, in one piece. Go's own way with

@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // interrupt starts a command, sends it signals once n ranks have printed "ready",
@@ -80,6 +83,24 @@ func TestInterruptedRanksSave(t *testing.T) {
 		if status != c.status || out != c.cause || errs != "" {
 			t.Errorf("%v alone: status %d, want %d; output %q; standard error %q", c.signal, status, c.status, out, errs)
 		}
+	}
+}
+
+// TestMPICHWaitsForRanksThatStop is of a launcher that only hands on a signal.
+func TestMPICHWaitsForRanksThatStop(t *testing.T) {
+	t.Parallel()
+	testenv.NeedPrograms(t, "mpiexec.hydra")
+	start := func(program string) (status int, stdout, stderr string) {
+		return interrupt(t, 2, []syscall.Signal{syscall.SIGTERM}, "mpiexec.hydra", "-n", "2", "rankprogram", program)
+	}
+	if status, out, errs := start("briefly saves"); status != 0 || out != "saved\nsaved\n" {
+		t.Errorf("status %d, output %q, want that both have saved; standard error %s", status, out, errs)
+	}
+	_, _, errs := start("briefly waits") // the ranks' status is 143, but mpiexec's now and then 0
+	said := regexp.MustCompile(`(?m)^rank (0|1): the job is to stop \(terminated\), and in 1s the program has not learnt so from ` +
+		`runtime\.Stopping: (it waits in Barrier at runtime/main_test\.go:\d+|its last call was .*); ask Stopping between two steps`)
+	if !said.MatchString(errs) {
+		t.Errorf("standard error %s, want what matches %q", errs, said)
 	}
 }
 

@@ -45,6 +45,7 @@ func Stopping(ctx context.Context, world *comm.Comm) bool {
 	}
 	if r != nil && 0 < signal[0] && signal[0] < unnamed {
 		r.stop.learn(syscall.Signal(signal[0]))
+		r.stop.heeded.Store(true)
 	}
 	return signal[0] != 0
 }
