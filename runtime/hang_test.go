@@ -17,7 +17,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
-	"github.com/gorun-spmd/gorun/comm/message"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -146,17 +145,9 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			all.Wait()
 			return comm.Barrier(ctx, a)
 		},
-		// alone has each rank wait for a message of its own, which it would send next.
-		"alone": func(ctx context.Context, world *comm.Comm) error {
-			m, err := message.New(ctx, world)
-			if err != nil {
-				return err
-			}
-			_, err = message.Recv(ctx, m, make([]int64, 1), world.Rank(), 0)
-			return err
-		},
 		"mailboxes": commtest.ReceiveFirst,
 		"anyrank":   commtest.ReceiveAnother,
+		"alone":     commtest.ReceiveOwn,
 		"parts":     commtest.LongMessages,
 		// loops has no rank ever make a call: one computes without end, the others sleep.
 		"loops": func(_ context.Context, world *comm.Comm) error {

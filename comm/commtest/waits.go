@@ -31,6 +31,16 @@ func ReceiveAnother(ctx context.Context, world *comm.Comm) error {
 	return err
 }
 
+// ReceiveOwn has each rank receive a message from itself, which is a hang of each alone.
+func ReceiveOwn(ctx context.Context, world *comm.Comm) error {
+	m, err := message.New(ctx, world)
+	if err != nil {
+		return err
+	}
+	_, err = message.Recv(ctx, m, make([]int64, 1), world.Rank(), 0)
+	return err
+}
+
 // LongMessages has rank 1 wait for messages that take seconds, and rank 0 for its answer, which is none.
 func LongMessages(ctx context.Context, world *comm.Comm) error {
 	m, err := message.New(ctx, world)
