@@ -83,7 +83,23 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 	r := &rank{job: j, launch: l, host: host, traceTo: traceTo, profile: profile}
 	r.step.Store(-1)
 	r.log = newLogger(os.Stderr, r, os.Getenv)
+	if j.Rank == 0 {
+		r.checkSwitches()
+	}
 	return r
+}
+
+// switches are the variables for users that turn something on or off.
+var switches = [...]string{"GORUN_CHECK", "GORUN_CUDA_FOLD", "GORUN_CUDA_IPC", "GORUN_CUDA_POOL", "GORUN_CUDA_PTX", "GORUN_CUDA_SYNC",
+	"GORUN_DEBUG", "GORUN_DETECT_ANOMALY", job.DigestOpsVar, "GORUN_MPI_CUDA", "GORUN_OVERLAP", job.SameBitsVar}
+
+// checkSwitches says so of each that is neither 0 nor 1, such as true: it has no effect.
+func (r *rank) checkSwitches() {
+	for _, name := range switches {
+		if value := os.Getenv(name); value != "" && value != "0" && value != "1" {
+			r.log.Warn().Msgf("%s=%s has no effect; give 0 or 1", name, value)
+		}
+	}
 }
 
 // join opens what the launcher shares with this rank, if one started it, makes
