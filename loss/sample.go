@@ -19,6 +19,11 @@ type SampleOptions struct {
 	// TopK draws only among the TopK classes with the largest logits; 0: among all. Of
 	// equal logits the first count as larger.
 	TopK int
+	// TopP draws only among the largest logits whose probabilities add up to TopP, the one
+	// with which they reach it among them: nucleus sampling (Holtzman et al., arXiv
+	// 1904.09751). The probabilities are those of the Temperature, and with TopK of these
+	// classes alone, as in Hugging Face's transformers. 0, 1: among all.
+	TopP float64
 	// Draws is how many classes are drawn for each position, with replacement;
 	// 0: one, and the result has no dimension for them.
 	Draws int
@@ -34,13 +39,13 @@ type SampleOptions struct {
 //	S(1)      R        1 of 16 bytes a draw        classes are sharded
 //	S(0),S(1) S(0),R   1 of 16 bytes a draw
 //
-// With TopK the communication is that of the function TopK. The logits stay where they
-// are: each rank adds a random number of the Gumbel distribution to each of its logits,
-// and the class of the largest sum over all ranks is drawn (Maddison, Tarlow and Minka,
-// "A* Sampling", 2014). The random number depends only on Key and on the global index of
-// draw, position and class (with TopK, on the rank of the class among the largest), so a
-// layout does not change the drawn classes. It has 24 random bits: probabilities below
-// 10⁻⁷ are not exact.
+// With TopK the communication is that of the function TopK, with TopP alone that of a TopK
+// of all classes. Without them the logits stay where they are: each rank adds a random
+// number of the Gumbel distribution to each of its logits, and the class of the largest sum
+// over all ranks is drawn (Maddison, Tarlow and Minka, "A* Sampling", 2014). The random
+// number depends only on Key and on the global index of draw, position and class (with TopK
+// or TopP, on the rank of the class among the largest), so a layout does not change the
+// drawn classes. It has 24 random bits: probabilities below 10⁻⁷ are not exact.
 //
 // A class whose logit is -Inf is never drawn, unless all logits of the position are
 // -Inf: then class 0 is drawn. Logits of bfloat16 are converted to float32. Sample has no
@@ -59,12 +64,18 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 		refuse(op, fmt.Sprintf("Temperature is %v; it must be positive", o.Temperature))
 	case o.TopK < 0 || o.TopK > logits.Dim(-1):
 		refuse(op, fmt.Sprintf("TopK is %d; logits %v have %d classes", o.TopK, logits, logits.Dim(-1)))
+	case !(o.TopP >= 0 && o.TopP <= 1):
+		refuse(op, fmt.Sprintf("TopP is %v; give a probability above 0, or 0 for all classes", o.TopP))
 	case o.Draws < 0:
 		refuse(op, fmt.Sprintf("Draws is %d; give at least 1, or 0 for one without a dimension", o.Draws))
 	}
 	p := shardingOf(op, logits, false)
 	logits = logits.Detach().Redistribute(p.logits...)
 	var classes *dtensor.Tensor // of the logits that are left; nil: their index
+	nucleus := o.TopP > 0 && o.TopP < 1
+	if nucleus && o.TopK == 0 {
+		o.TopK = logits.Dim(-1) // all, in order
+	}
 	if o.TopK > 0 {
 		logits, classes = TopK(logits, o.TopK)
 		p = shardingOf(op, logits, false)
@@ -77,7 +88,11 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 		return p.mesh.Wrap(op, tensor.New(p.mesh.Device(), tensor.Int64, 0), nil, false, shape, places...)
 	}
 	p.bind(logits)
-	drawn := p.draw(logits.Local(), o)
+	local := logits.Local()
+	if nucleus {
+		local = inNucleus(local, o)
+	}
+	drawn := p.draw(local, o)
 	if classes != nil {
 		n := p.classes
 		of := tensor.ToSlice[int64](classes.Local())
@@ -85,11 +100,31 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 			drawn[i] = of[i/max(o.Draws, 1)*n+int(at)]
 		}
 	}
-	local := slices.Clone(p.local)
+	localShape := slices.Clone(p.local)
 	if o.Draws > 0 {
-		local = append(local, o.Draws)
+		localShape = append(localShape, o.Draws)
 	}
-	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), drawn, local...), nil, false, shape, places...)
+	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), drawn, localShape...), nil, false, shape, places...)
+}
+
+// inNucleus returns logits of which each row is sorted, the largest first, with -Inf in place of those that TopP leaves out.
+func inNucleus(logits *tensor.Tensor, o SampleOptions) *tensor.Tensor {
+	list, n := tensor.ToSlice[float64](tensor.Cast(logits, tensor.Float64)), logits.Dim(-1)
+	for row := range slices.Chunk(list, n) {
+		weights, total := make([]float64, n), 0.0
+		for i, v := range row {
+			weights[i] = math.Exp((v - row[0]) / o.Temperature)
+			total += weights[i]
+		}
+		before := 0.0 // the sum of those that are larger
+		for i, w := range weights {
+			if before >= o.TopP*total {
+				row[i] = math.Inf(-1)
+			}
+			before += w
+		}
+	}
+	return tensor.FromSlice(logits.Device(), list, logits.Shape()...)
 }
 
 // draw returns the classes drawn for the local positions, all draws of a position one

@@ -36,13 +36,17 @@ func drawn(m *dtensor.Mesh, logits []float64, n, c int, o loss.SampleOptions) []
 		for j := range left {
 			left[j] = j
 		}
-		if o.TopK > 0 {
+		sorted := o.TopK > 0 || o.TopP > 0
+		if sorted {
 			sort.SliceStable(left, func(a, b int) bool { return row[left[a]] > row[left[b]] })
 			left = left[:k]
 		}
+		if o.TopP > 0 {
+			left = left[:inNucleus(row, left, t, o.TopP)]
+		}
 		for d := range draws {
 			best, at := math.Inf(-1), slices.Min(left)
-			if o.TopK > 0 {
+			if sorted {
 				at = left[0]
 			}
 			for j, class := range left {
@@ -54,6 +58,20 @@ func drawn(m *dtensor.Mesh, logits []float64, n, c int, o loss.SampleOptions) []
 		}
 	}
 	return out
+}
+
+// inNucleus returns how many of the sorted classes have the probability p together.
+func inNucleus(row []float64, classes []int, temperature, p float64) int {
+	total, sum := 0.0, 0.0
+	for _, class := range classes {
+		total += math.Exp(row[class] / temperature)
+	}
+	for i, class := range classes {
+		if sum += math.Exp(row[class]/temperature) / total; sum >= p {
+			return i + 1
+		}
+	}
+	return len(classes)
 }
 
 func TestSample(t *testing.T) {
@@ -78,7 +96,7 @@ func TestSample(t *testing.T) {
 					}
 					logits[1], logits[2], logits[3] = math.Inf(-1), logits[0], logits[0]
 					for step, o := range []loss.SampleOptions{{}, {Temperature: 0.3}, {Draws: 4}, {TopK: 1}, {TopK: 3, Draws: 2, Temperature: 2},
-						{TopK: classes}} {
+						{TopK: classes}, {TopP: 0.8, Draws: 9}, {TopP: 0.01}, {TopP: 0.7, TopK: 4, Temperature: 3, Draws: 9}} {
 						o.Key = dtensor.Key{Seed: 9, Stream: uint64(step)}
 						for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16} {
 							logits := logits
@@ -113,16 +131,23 @@ func TestSampleOneDimension(t *testing.T) {
 	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
 		logits := []float64{0, 1, 2, 3, 4}
 		x := dtensor.Distribute(m, tensor.FromSlice(m.Device(), logits, 5), layout.Shard(0))
-		o := loss.SampleOptions{Draws: 3}
-		if got, want := tensor.ToSlice[int64](loss.Sample(x, o).Full()), drawn(m, logits, 1, 5, o); !slices.Equal(got, want) {
-			return fmt.Errorf("drew %v, want %v", got, want)
+		for _, o := range []loss.SampleOptions{{Draws: 3}, {Draws: 3, TopP: 0.9}} {
+			if got, want := tensor.ToSlice[int64](loss.Sample(x, o).Full()), drawn(m, logits, 1, 5, o); !slices.Equal(got, want) {
+				return fmt.Errorf("%+v: drew %v, want %v", o, got, want)
+			}
 		}
 		if y := loss.Sample(x, loss.SampleOptions{TopK: 1}); y.NDim() != 0 || y.Full().Item() != 4 {
 			return fmt.Errorf("drew %v of %v", y.Full(), y)
 		}
 		none := dtensor.Full(m, tensor.Float32, math.Inf(-1), []int{2, 5}, layout.Shard(1))
-		if got := tensor.ToSlice[int64](loss.Sample(none, loss.SampleOptions{}).Full()); !slices.Equal(got, []int64{0, 0}) {
-			return fmt.Errorf("of nothing drew %v", got)
+		for _, o := range []loss.SampleOptions{{}, {TopP: 0.5}} {
+			if got := tensor.ToSlice[int64](loss.Sample(none, o).Full()); !slices.Equal(got, []int64{0, 0}) {
+				return fmt.Errorf("%+v: of nothing drew %v", o, got)
+			}
+		}
+		all := tensor.ToSlice[int64](loss.Sample(x, loss.SampleOptions{Draws: 9}).Full())
+		if got := tensor.ToSlice[int64](loss.Sample(x, loss.SampleOptions{Draws: 9, TopP: 1}).Full()); !slices.Equal(got, all) {
+			return fmt.Errorf("with a TopP of 1 drew %v, want %v", got, all)
 		}
 		return nil
 	})
@@ -207,6 +232,8 @@ func TestSampleRefusals(t *testing.T) {
 			{x, loss.SampleOptions{Temperature: -1}, "Temperature is -1"},
 			{x, loss.SampleOptions{Temperature: math.NaN()}, "Temperature is NaN"},
 			{x, loss.SampleOptions{TopK: 4}, "TopK is 4"},
+			{x, loss.SampleOptions{TopP: 1.5}, "TopP is 1.5"},
+			{x, loss.SampleOptions{TopP: math.NaN()}, "TopP is NaN"},
 			{x, loss.SampleOptions{Draws: -1}, "Draws is -1"},
 		} {
 			err := dtensor.Try(ctx, m, func() { loss.Sample(c.x, c.o) })

@@ -15,6 +15,7 @@ import (
 type sampling struct {
 	temperature float64 // 0: always the likeliest
 	topK        int     // only among so many of the likeliest; 0: among all
+	topP        float64 // only among the likeliest that have this probability together; 0: among all
 	seed        uint64
 	recompute   bool // without a cache: every step computes with the whole text
 }
@@ -45,7 +46,7 @@ func (m *model) generate(ctx context.Context, prompt []int64, n int, s sampling)
 			var next *dtensor.Tensor
 			if s.temperature > 0 {
 				next = loss.Sample(logits, loss.SampleOptions{Key: dtensor.Key{Seed: s.seed, Stream: uint64(i)}, Temperature: s.temperature,
-					TopK: s.topK})
+					TopK: s.topK, TopP: s.topP})
 			} else {
 				next = loss.Argmax(logits)
 			}

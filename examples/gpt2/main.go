@@ -47,6 +47,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.n, "n", 20, "by so many tokens")
 	f.Float64Var(&o.sampling.temperature, "temperature", 0, "of the choice among tokens; 0: the likeliest one")
 	f.IntVar(&o.sampling.topK, "top-k", 0, "choose among so many of the likeliest; 0: among all")
+	f.Float64Var(&o.sampling.topP, "top-p", 0, "choose among the likeliest that have this probability together; 0: among all")
 	f.Uint64Var(&o.sampling.seed, "seed", 1, "of all random choices")
 	f.BoolVar(&o.sampling.recompute, "no-cache", false, "compute every token with the whole text")
 	f.StringVar(&o.text, "train", "", "train on the text in this `file`")

@@ -44,7 +44,7 @@ func Generate(ctx context.Context, mesh *dtensor.Mesh, prompt []int32, n int, o 
 			if o.Temperature > 0 {
 				chosen = func(logits *dtensor.Tensor) *dtensor.Tensor {
 					return loss.Sample(logits, loss.SampleOptions{Key: dtensor.Key{Seed: seed, Stream: uint64(i)}, Temperature: o.Temperature,
-						TopK: o.TopK})
+						TopK: o.TopK, TopP: o.TopP})
 				}
 			}
 			text = append(text, tensor.ToSlice[int64](chosen(logits).Full())[0])

@@ -32,7 +32,7 @@ func scores(ids []int64, whole bool) []float32 {
 // Generate makes what a rank makes alone, with logits that are whole or divided by classes.
 func TestGenerate(t *testing.T) {
 	prompt := []int32{2, 4}
-	for _, o := range []Options{{}, {Whole: true}, {Temperature: 1.5}, {Temperature: 0.7, TopK: 2}} {
+	for _, o := range []Options{{}, {Whole: true}, {Temperature: 1.5}, {Temperature: 0.7, TopK: 2}, {Temperature: 2, TopP: 0.7}} {
 		var first []int32
 		for _, ranks := range []int{1, 2, 3} {
 			for _, place := range []layout.Placement{layout.Replicate(), layout.Shard(1)} {

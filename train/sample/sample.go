@@ -12,6 +12,7 @@
 package sample
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -30,6 +31,10 @@ type Options struct {
 	// TopK leaves only so many of the most probable tokens. 0 leaves all.
 	TopK int
 
+	// TopP leaves of these the most probable ones that have the probability TopP together,
+	// see loss.SampleOptions. 0 and 1 leave all.
+	TopP float64
+
 	// Whole has Generate hand on the whole text each time. Next does not look at it.
 	Whole bool
 }
@@ -41,6 +46,9 @@ func (o Options) check(call string) error {
 	}
 	if o.TopK < 0 {
 		return fmt.Errorf("sample: %s: the top %d tokens; choose 0 (all) or more", call, o.TopK)
+	}
+	if !(o.TopP >= 0 && o.TopP <= 1) {
+		return fmt.Errorf("sample: %s: the top probability %v; choose one above 0, usually 0.9, or 0 (all)", call, o.TopP)
 	}
 	return nil
 }
@@ -82,9 +90,10 @@ func (s *Sampler) Next(logits []float32, position int) (int, error) {
 	for _, c := range s.kept {
 		most = max(most, c.logit)
 	}
-	total := 0.0
-	for i := range s.kept {
-		total += s.weight(s.kept[i].logit - most)
+	total := s.total(most)
+	if s.options.TopP > 0 && s.options.TopP < 1 {
+		s.keepNucleus(most, s.options.TopP*total)
+		total = s.total(most)
 	}
 	rest := s.uniform(position) * total
 	chosen := s.kept[0].id
@@ -99,6 +108,26 @@ func (s *Sampler) Next(logits []float32, position int) (int, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// total returns the sum of the weights of s.kept.
+func (s *Sampler) total(most float64) (total float64) {
+	for _, c := range s.kept {
+		total += s.weight(c.logit - most)
+	}
+	return total
+}
+
+// keepNucleus leaves in s.kept the largest logits until their weights add up to limit.
+func (s *Sampler) keepNucleus(most, limit float64) {
+	slices.SortStableFunc(s.kept, func(a, b candidate) int { return cmp.Compare(b.logit, a.logit) })
+	sum := 0.0
+	for i, c := range s.kept {
+		if sum += s.weight(c.logit - most); sum >= limit {
+			s.kept = s.kept[:i+1]
+			return
+		}
+	}
 }
 
 // weight is exp(below/Temperature), at Temperature 0 its limit. below is how far

@@ -37,6 +37,7 @@ func TestFrequencies(t *testing.T) {
 	for _, o := range []Options{
 		{Temperature: 1}, {Temperature: 0.5}, {Temperature: 3}, {Temperature: 1, TopK: 3}, {Temperature: 2, TopK: 1},
 		{Temperature: 1, TopK: 8}, {Temperature: 1, TopK: 1000}, {},
+		{Temperature: 1, TopP: 0.5}, {Temperature: 2, TopP: 0.9}, {Temperature: 1, TopK: 3, TopP: 0.9}, {TopP: 0.1}, {Temperature: 1, TopP: 1},
 	} {
 		order := []int{3, 6, 4, 0, 1, 7} // by logit, then by id
 		kept := order
@@ -52,6 +53,17 @@ func TestFrequencies(t *testing.T) {
 				want[id] = 1
 			}
 			total += want[id]
+		}
+		if o.TopP > 0 {
+			before, all := 0.0, total
+			for _, id := range kept {
+				if before >= o.TopP*all {
+					total -= want[id]
+					want[id] = 0
+					continue
+				}
+				before += want[id]
+			}
 		}
 		counts := make([]float64, len(logits))
 		s := sampler(t, o, 7)
@@ -113,7 +125,8 @@ func TestExtremeLogits(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, o := range []Options{{Temperature: -1}, {Temperature: math.NaN()}, {Temperature: math.Inf(1)}, {TopK: -1}} {
+	for _, o := range []Options{{Temperature: -1}, {Temperature: math.NaN()}, {Temperature: math.Inf(1)},
+		{TopK: -1}, {TopP: -1}, {TopP: math.NaN()}} {
 		if _, err := New(o, 0); err == nil || !strings.Contains(err.Error(), "choose") {
 			t.Errorf("%+v: error %v", o, err)
 		}
