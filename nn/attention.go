@@ -20,12 +20,15 @@ type AttentionConfig struct {
 	Bias          bool    // all four linear layers have biases
 	QKVBias       bool    // the layers of queries, keys and values have biases
 	Bidirectional bool    // queries attend to all keys; else to those up to their own position
+	QKNorm        bool    // an RMSNorm of the features of each head of queries, and one of keys, as in Qwen3
+	Eps           float64 // of these norms; 0: 1e-6
 	Rope          *Rope   // rotates queries and keys by their positions; nil: no rotation
+	Scale         float64 // multiplies the scores; 0: 1/√D. T5 has 1
 	Dropout       float64 // of the attention weights, while training
 	Seed          uint64  // of the dropout
 	TensorAxis    string  // the mesh axis that divides the heads; "": none
 	ContextAxis   string  // the mesh axis that divides the positions of x: see dtensor.RingAttention; "": none
-	Names         Names   // of the linear layers; zero: q, k, v, out
+	Names         Names   // of the layers; zero: q, k, v, out, q_norm, k_norm
 }
 
 // An Attention is multi-head attention, of x to itself or to other features. Its heads
@@ -35,9 +38,12 @@ type Attention struct {
 	K, V *Linear // [KVHeads·D, C], column-parallel
 	Out  *Linear // [C, H·D], row-parallel
 
+	QNorm, KNorm *RMSNorm // [D], of each head before it is rotated; nil: none
+
 	Heads, KVHeads, HeadDim int
 	Causal                  bool
 	Rope                    *Rope
+	Scale                   float64
 	Dropout                 Dropout
 
 	context string // the axis that divides positions
@@ -71,11 +77,15 @@ func NewAttention(init *Init, c AttentionConfig) *Attention {
 		row.Placement = q.Placement.WithDim(1)
 	}
 	bias, wide, narrow := c.Bias || c.QKVBias, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	return &Attention{
+	a := &Attention{
 		Q: NewLinear(init, c.Width, wide, bias, q), K: NewLinear(init, c.Width, narrow, bias, kv), V: NewLinear(init, c.Width, narrow, bias, kv),
 		Out: NewLinear(init, wide, c.Width, c.Bias, row), Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Causal: !c.Bidirectional,
-		Rope: c.Rope, Dropout: Dropout{P: c.Dropout, Seed: c.Seed}, context: c.ContextAxis, names: c.Names,
+		Rope: c.Rope, Scale: c.Scale, Dropout: Dropout{P: c.Dropout, Seed: c.Seed}, context: c.ContextAxis, names: c.Names,
 	}
+	if c.QKNorm {
+		a.QNorm, a.KNorm = newRMSNorm(init, c.HeadDim, c.Eps), newRMSNorm(init, c.HeadDim, c.Eps)
+	}
+	return a
 }
 
 // wholeHeads returns a placement that divides dimension 0, heads of size elements each,
@@ -101,6 +111,9 @@ type AttentionInput struct {
 	// true, unless attention is causal and they come later. Each query needs at least one
 	// key. nil: all.
 	Mask *dtensor.Tensor
+	// Bias broadcasts to [B, H, T, S] and is added to the scores: T5's and Swin's biases of
+	// relative positions, or ALiBi's. It gets a gradient. nil: none.
+	Bias *dtensor.Tensor
 	// Cache has the keys and values of the positions before x; Attention adds those of x.
 	Cache *KVCache
 }
@@ -113,7 +126,7 @@ func (a *Attention) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	return a.ForwardWith(x, AttentionInput{})
 }
 
-// ForwardWith is Forward with a mask, a cache, or the features of another sequence.
+// ForwardWith is Forward with a mask, a bias, a cache, or the features of another sequence.
 func (a *Attention) ForwardWith(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
 	return a.partial(x, in).Reduced() // [B, T, C] P(sum) → R
 }
@@ -126,9 +139,15 @@ func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tenso
 	}
 	q := a.heads(a.Q.Forward(x), a.Heads) // [B, H, T, D] S(1)
 	k, v := a.heads(a.K.Forward(memory), a.KVHeads), a.heads(a.V.Forward(memory), a.KVHeads)
+	if a.QNorm != nil {
+		q, k = a.QNorm.Forward(q), a.KNorm.Forward(k)
+	}
 	before := in.Cache.Len()
 	if a.Rope != nil {
 		q, k = a.Rope.Rotate(q, before), a.Rope.Rotate(k, before)
+	}
+	if a.Scale != 0 {
+		q = q.Scale(a.Scale * math.Sqrt(float64(a.HeadDim)))
 	}
 	y := a.over(q, k, v, in, before)
 	y = y.Transpose(1, 2).Reshape(x.Dim(0), x.Dim(1), a.Heads*a.HeadDim) // [B, T, H·D] S(2)
@@ -173,15 +192,18 @@ func (a *Attention) attend(q, k, v *dtensor.Tensor, in AttentionInput, before in
 	}
 	if i, ok := q.Mesh().Axis(a.context); ok && q.Placements()[i].Shards(2) {
 		if in != (AttentionInput{}) || a.Dropout.drops(q) {
-			fault.Throw(fmt.Errorf("nn: Attention over positions that axis %q divides has no mask, cache, memory or dropout; "+
+			fault.Throw(fmt.Errorf("nn: Attention over positions that axis %q divides has no mask, bias, cache, memory or dropout; "+
 				"gather the positions, or leave these out", a.context))
 		}
 		return dtensor.RingAttention(q, k, v, causal, a.context)
 	}
-	if in.Mask == nil && (!causal || before == 0) && !a.Dropout.drops(q) {
+	if in.Mask == nil && in.Bias == nil && (!causal || before == 0) && !a.Dropout.drops(q) {
 		return dtensor.ScaledDotProductAttention(q, k, v, causal)
 	}
 	scores := q.MatMul(k.Transpose(2, 3)).Scale(1 / math.Sqrt(float64(a.HeadDim))) // [B, H, T, S]
+	if in.Bias != nil {
+		scores = scores.Add(in.Bias.Cast(scores.DType()))
+	}
 	if in.Mask != nil {
 		scores = scores.MaskedFill(in.Mask.CompareScalar(kernel.OpEq, 0), math.Inf(-1))
 	}
@@ -203,8 +225,12 @@ func later(mesh *dtensor.Mesh, t, s, before int) *dtensor.Tensor {
 	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), list, t, s), mesh.Every(layout.Replicate())...)
 }
 
-// Params lists the parameters of the four layers.
+// Params lists the parameters of the four layers, and of the norms if there are any.
 func (a *Attention) Params() Params {
 	n := a.names.orDefault()
-	return Join([]string{n.Q, n.K, n.V, n.Out}, a.Q, a.K, a.V, a.Out)
+	names, layers := []string{n.Q, n.K, n.V, n.Out}, []Layer{a.Q, a.K, a.V, a.Out}
+	if a.QNorm != nil {
+		names, layers = append(names, n.QNorm, n.KNorm), append(layers, a.QNorm, a.KNorm)
+	}
+	return Join(names, layers...)
 }

@@ -24,7 +24,9 @@ type BlockConfig struct {
 	Hidden     int     // features inside the MLP; 0: 4·Width
 	Bias       bool    // the linear layers have biases
 	QKVBias    bool    // the layers of queries, keys and values have biases
+	QKNorm     bool    // norms of the heads of queries and keys; see AttentionConfig
 	Rope       *Rope   // rotates queries and keys by their positions; nil: no rotation
+	Scale      float64 // multiplies the scores of the attention; 0: 1/√HeadDim
 	LayerNorm  bool    // the norms are LayerNorm; else RMSNorm
 	PostNorm   bool    // norm(x + attention(x)), as in BERT; else x + attention(norm(x)), PyTorch's norm_first
 	Eps        float64 // of the norms; 0: 1e-5 of LayerNorm, 1e-6 of RMSNorm
@@ -50,24 +52,24 @@ type BlockConfig struct {
 // Names are the names that Params gives the parts of a Block.
 type Names struct {
 	Norm1, Attention, Norm2, MLP string
-	Q, K, V, Out                 string // of Attention
+	Q, K, V, Out, QNorm, KNorm   string // of Attention
 	Gate, Up, Down               string // of MLP
 }
 
 var (
-	// LlamaNames are the names in Hugging Face's Llama, Mistral and Qwen2.
+	// LlamaNames are the names in Hugging Face's Llama, Mistral, Qwen2 and Qwen3.
 	LlamaNames = Names{"input_layernorm", "self_attn", "post_attention_layernorm", "mlp", "q_proj", "k_proj", "v_proj", "o_proj",
-		"gate_proj", "up_proj", "down_proj"}
+		"q_norm", "k_norm", "gate_proj", "up_proj", "down_proj"}
 	// BERTNames are the names in Hugging Face's BERT.
 	BERTNames = Names{"attention.output.LayerNorm", "attention", "output.LayerNorm", "", "self.query", "self.key", "self.value",
-		"output.dense", "", "intermediate.dense", "output.dense"}
+		"output.dense", "", "", "", "intermediate.dense", "output.dense"}
 	// GPT2Names are the names in Hugging Face's GPT-2, where c_attn is q, k and v in one.
-	GPT2Names = Names{"ln_1", "attn", "ln_2", "mlp", "q", "k", "v", "c_proj", "", "c_fc", "c_proj"}
+	GPT2Names = Names{"ln_1", "attn", "ln_2", "mlp", "q", "k", "v", "c_proj", "", "", "", "c_fc", "c_proj"}
 )
 
 func (n Names) orDefault() Names {
 	if n == (Names{}) {
-		return Names{"norm1", "attention", "norm2", "mlp", "q", "k", "v", "out", "gate", "up", "down"}
+		return Names{"norm1", "attention", "norm2", "mlp", "q", "k", "v", "out", "q_norm", "k_norm", "gate", "up", "down"}
 	}
 	return n
 }
@@ -94,8 +96,8 @@ func NewBlock(init *Init, c BlockConfig) *Block {
 	b := &Block{
 		Norm1: newNorm(init, c),
 		Attention: NewAttention(init, AttentionConfig{Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Bias: c.Bias,
-			QKVBias: c.QKVBias, Bidirectional: c.Bidirectional, Rope: c.Rope, Dropout: c.Dropout, Seed: c.Seed, TensorAxis: c.TensorAxis,
-			ContextAxis: c.ContextAxis, Names: c.Names}),
+			QKVBias: c.QKVBias, Bidirectional: c.Bidirectional, QKNorm: c.QKNorm, Eps: c.Eps, Rope: c.Rope, Scale: c.Scale,
+			Dropout: c.Dropout, Seed: c.Seed, TensorAxis: c.TensorAxis, ContextAxis: c.ContextAxis, Names: c.Names}),
 		Norm2: newNorm(init, c),
 		MLP: NewMLP(init, MLPConfig{Width: c.Width, Hidden: c.Hidden, Bias: c.Bias, Gated: c.Gated, Activation: c.Activation,
 			TensorAxis: c.TensorAxis, Names: c.Names}),
@@ -115,11 +117,7 @@ func newNorm(init *Init, c BlockConfig) Module {
 		}
 		return n
 	}
-	n := NewRMSNorm(init, c.Width)
-	if c.Eps != 0 {
-		n.Eps = c.Eps
-	}
-	return n
+	return newRMSNorm(init, c.Width, c.Eps)
 }
 
 // Forward returns the block of x.
@@ -127,7 +125,7 @@ func newNorm(init *Init, c BlockConfig) Module {
 //	x [B, T, C]   →   [B, T, C]   in x's layout, on the tensor axis R, or S(1) with Sequence
 func (b *Block) Forward(x *dtensor.Tensor) *dtensor.Tensor { return b.ForwardWith(x, AttentionInput{}) }
 
-// ForwardWith is Forward with a mask or a cache for the attention.
+// ForwardWith is Forward with a mask, a bias or a cache for the attention.
 func (b *Block) ForwardWith(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
 	x = b.part(x, b.Norm1, func(x *dtensor.Tensor) *dtensor.Tensor { return b.Attention.partial(x, in) })
 	return b.part(x, b.Norm2, b.MLP.partial)

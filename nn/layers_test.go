@@ -15,12 +15,12 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// llamaBlock is a block with all that Llama has.
+// llamaBlock is a block with all that Llama has, and Qwen2's biases and Qwen3's norms.
 func llamaBlock(mesh *dtensor.Mesh, sequence bool) *nn.Block {
 	init := nn.NewInit(mesh, 7)
 	rope := nn.NewRope(init, nn.RopeConfig{HeadDim: 4, Positions: 16})
-	return nn.NewBlock(init, nn.BlockConfig{Width: 12, Heads: 4, KVHeads: 2, HeadDim: 4, Hidden: 10, Gated: true, QKVBias: true, Rope: rope,
-		TensorAxis: "tp", Sequence: sequence, Names: nn.LlamaNames})
+	return nn.NewBlock(init, nn.BlockConfig{Width: 12, Heads: 4, KVHeads: 2, HeadDim: 4, Hidden: 10, Gated: true, QKVBias: true, QKNorm: true,
+		Rope: rope, Scale: 0.7, TensorAxis: "tp", Sequence: sequence, Names: nn.LlamaNames})
 }
 
 // near reports whether two lists differ by rounding alone.

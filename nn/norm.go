@@ -19,6 +19,15 @@ func NewRMSNorm(init *Init, width int) *RMSNorm {
 	return &RMSNorm{Weight: init.Fill(1, []int{width}, "", layout.Replicate()), Eps: 1e-6}
 }
 
+// newRMSNorm is NewRMSNorm with an Eps; 0: 1e-6.
+func newRMSNorm(init *Init, width int, eps float64) *RMSNorm {
+	n := NewRMSNorm(init, width)
+	if eps != 0 {
+		n.Eps = eps
+	}
+	return n
+}
+
 // Forward normalises x [..., C], in x's type.
 func (n *RMSNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	return x.RMSNorm(like(n.Weight, x), n.Eps)

@@ -418,21 +418,33 @@ func TestAttentionAgainstPyTorch(t *testing.T) {
 		for name, c := range inOrder(map[string]struct {
 			b, t, s, heads, groups, d int
 			cross, mask, causal       bool
+			bias, norm                bool
+			scale                     float64
 		}{
-			"attention grouped":      {2, 4, 4, 4, 2, 3, false, false, true},
-			"attention cross":        {2, 3, 5, 2, 1, 4, true, false, false},
-			"attention masked":       {2, 4, 4, 3, 3, 2, false, true, true},
-			"attention cross masked": {1, 3, 5, 2, 2, 2, true, true, false},
+			"attention grouped":      {2, 4, 4, 4, 2, 3, false, false, true, false, false, 0},
+			"attention cross":        {2, 3, 5, 2, 1, 4, true, false, false, false, false, 0},
+			"attention masked":       {2, 4, 4, 3, 3, 2, false, true, true, false, false, 0},
+			"attention cross masked": {1, 3, 5, 2, 2, 2, true, true, false, false, false, 0},
+			"attention biased":       {2, 4, 4, 3, 3, 2, false, true, true, true, false, 1},
+			"attention cross biased": {2, 3, 5, 4, 2, 2, true, false, false, true, true, 0},
+			"attention normed":       {2, 4, 4, 4, 2, 3, false, false, true, false, true, 0.3},
 		}) {
 			width := c.heads * c.d
 			a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: width, Heads: c.heads, KVHeads: c.groups,
-				Bidirectional: !c.causal, TensorAxis: "tp"})
+				Bidirectional: !c.causal, QKNorm: c.norm, Scale: c.scale, TensorAxis: "tp"})
 			x := wave(mesh, 1, []int{c.b, c.t, width}, batch()...)
 			params := []*dtensor.Tensor{x}
 			for i, l := range []*nn.Linear{a.Q, a.K, a.V, a.Out} {
 				params = append(params, again(&l.Weight, float64(3+i)))
 			}
+			if c.norm {
+				params = append(params, again(&a.QNorm.Weight, 7), again(&a.KNorm.Weight, 8))
+			}
 			var in nn.AttentionInput
+			if c.bias {
+				in.Bias = wave(mesh, 10, []int{c.heads, c.t, c.s}, layout.Replicate(), layout.Shard(0)) // as the heads lie
+				params = append(params, in.Bias)
+			}
 			if c.cross {
 				in.Memory = wave(mesh, 2, []int{c.b, c.s, width}, batch()...)
 			}

@@ -104,15 +104,21 @@ for name, shape, groups in ("groupnorm", (4, 6), 3), ("groupnorm2d", (2, 4, 3, 2
     case(name, F.group_norm(x, groups, w, b), x, w, b)
 
 
-def attention(name, b, t, s, heads, groups, d, cross, mask, causal):
+def attention(name, b, t, s, heads, groups, d, cross, mask, causal, bias=False, norm=False, scale=None):
     c = heads * d
     x, memory = wave(1, b, t, c), wave(2, b, s, c)
     w = [wave(3 + i, n, c) for i, n in enumerate((c, groups * d, groups * d, c))]
     m = memory if cross else x
     split = lambda y, n: y.reshape(b, -1, n, d).transpose(1, 2)
     q, k, v = split(x @ w[0].T, heads), split(m @ w[1].T, groups), split(m @ w[2].T, groups)
+    if norm:
+        w += [wave(7, d), wave(8, d)]
+        q, k = F.rms_norm(q, (d,), w[4], 1e-6), F.rms_norm(k, (d,), w[5], 1e-6)
     k, v = (y.repeat_interleave(heads // groups, 1) for y in (k, v))
-    scores = q @ k.transpose(2, 3) / d**0.5
+    scores = q @ k.transpose(2, 3) / (1 / scale if scale else d**0.5)
+    if bias:
+        w += [wave(10, heads, *scores.shape[2:])]
+        scores = scores + w[-1]
     if mask:  # key j is hidden from query i where (i + 2·j) is a multiple of 3
         i, j = torch.meshgrid(torch.arange(scores.shape[2]), torch.arange(scores.shape[3]), indexing="ij")
         scores = scores.masked_fill((i + 2 * j) % 3 == 0 if not causal else (i + 2 * j) % 3 == 1, float("-inf"))
@@ -126,6 +132,9 @@ attention("attention grouped", 2, 4, 4, 4, 2, 3, False, False, True)
 attention("attention cross", 2, 3, 5, 2, 1, 4, True, False, False)
 attention("attention masked", 2, 4, 4, 3, 3, 2, False, True, True)
 attention("attention cross masked", 1, 3, 5, 2, 2, 2, True, True, False)
+attention("attention biased", 2, 4, 4, 3, 3, 2, False, True, True, bias=True, scale=1)
+attention("attention cross biased", 2, 3, 5, 4, 2, 2, True, False, False, bias=True, norm=True)
+attention("attention normed", 2, 4, 4, 4, 2, 3, False, False, True, norm=True, scale=0.3)
 
 
 def encoder(name, b, t, c, heads, hidden, norm_first, padded):
