@@ -40,14 +40,8 @@ import (
 //
 // A limit of +Inf only measures: the norm is returned as it is, without that error.
 func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) (norm float64, err error) {
-	switch {
-	case !(limit > 0):
-		return 0, fault.Located(fmt.Errorf("optim: ClipGradNorm: the limit is %v; give a positive one", limit))
-	case len(grads) != len(params):
-		return 0, fault.Located(fmt.Errorf("optim: ClipGradNorm: %d gradients for %d parameters; "+
-			"pass what ValueAndGrad returned for the same list", len(grads), len(params)))
-	case len(params) == 0:
-		return 0, nil
+	if err := checkClip("ClipGradNorm", params, grads, limit); err != nil || len(params) == 0 {
+		return 0, err
 	}
 	err = dtensor.Try(ctx, params[0].Mesh(), func() {
 		defer params[0].Mesh().Span("ClipGradNorm").End()
@@ -86,6 +80,35 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 		}
 	})
 	return norm, err
+}
+
+// ClipGradValue brings each element of the gradients of params, in place, between -limit and
+// limit, as torch.nn.utils.clip_grad_value_ does. NaN stays. Equal rows of a row-sparse gradient
+// are added up before. It communicates nothing.
+func ClipGradValue(ctx context.Context, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) error {
+	if err := checkClip("ClipGradValue", params, grads, limit); err != nil || len(params) == 0 {
+		return err
+	}
+	return dtensor.Try(ctx, params[0].Mesh(), func() {
+		defer params[0].Mesh().Span("ClipGradValue").End()
+		for i := range grads {
+			if local := localOf(&grads[i]); local != nil {
+				tensor.Copy(local, tensor.Clamp(local, -limit, limit))
+			}
+		}
+	})
+}
+
+// checkClip returns an error unless the limit is positive and there is a gradient for each parameter.
+func checkClip(call string, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) error {
+	switch {
+	case !(limit > 0):
+		return fault.Located(fmt.Errorf("optim: %s: the limit is %v; give a positive one", call, limit))
+	case len(grads) != len(params):
+		return fault.Located(fmt.Errorf("optim: %s: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list",
+			call, len(grads), len(params)))
+	}
+	return nil
 }
 
 // ErrNotFinite is in the chain of ClipGradNorm's error if the norm is NaN or infinite.

@@ -232,3 +232,35 @@ func TestClipBFloat16(t *testing.T) {
 		return meshtest.Near("clipped", g.Dense().Full(), []float64{3 / want, 4 / want, 256 / want, 1 / want}, 0x1.01p-8, 0)
 	})
 }
+
+// Each element is between the limits, that of rows that occur twice after they are added up; nothing is communicated.
+func TestClipGradValue(t *testing.T) {
+	meshtest.On(t, []int{2, 2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		const limit = 0.4
+		c := makeClipped(m)
+		recorder := m.Comm().Record()
+		err := optim.ClipGradValue(ctx, c.params, c.grads, limit)
+		recorder.Stop()
+		if calls := recorder.Stats().Calls(); err != nil || calls != "" {
+			return fmt.Errorf("got %v and the calls %s", err, calls)
+		}
+		for i, values := range c.dense {
+			for k, v := range values {
+				values[k] = max(-limit, min(v, limit))
+			}
+			if err := near(fmt.Sprint("gradient ", i), c.grads[i].Dense(), values, 1e-6); err != nil {
+				return err
+			}
+		}
+		for limit, says := range map[float64]string{0: "the limit is 0", math.NaN(): "the limit is NaN"} {
+			if err := optim.ClipGradValue(ctx, c.params, c.grads, limit); err == nil || !strings.Contains(err.Error(), "ClipGradValue: "+says) {
+				return fmt.Errorf("limit %v: got %v", limit, err)
+			}
+		}
+		err = optim.ClipGradValue(ctx, c.params, c.grads[1:], 1)
+		if err == nil || !strings.Contains(err.Error(), "5 gradients for 6 parameters") {
+			return fmt.Errorf("got %v", err)
+		}
+		return optim.ClipGradValue(ctx, nil, nil, 1)
+	})
+}

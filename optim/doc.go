@@ -24,7 +24,7 @@
 //
 // A rate is a number, so any function of the step is a schedule; the package has
 // WarmupCosine and others. Parameters with different settings, such as those without
-// weight decay, form a Group each, and Groups is the optimizer of all. An EMA averages
+// weight decay, form a Group each, and Groups is the optimizer of all. An EMA or an SWA averages
 // parameters over the steps.
 //
 // # Narrow types

@@ -3,7 +3,6 @@ package optim
 import (
 	"fmt"
 	"iter"
-	"strconv"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -22,55 +21,103 @@ import (
 // communicates nothing. It is AveragedModel with get_ema_multi_avg_fn of
 // torch.optim.swa_utils.
 type EMA struct {
-	params []*dtensor.Tensor
-	decay  float64
-	means  []*dtensor.Tensor
+	means
+	decay float64
 }
 
 // NewEMA returns the average of params, which begins with their present values. It throws
 // an error unless 0 <= decay < 1.
 func NewEMA(params []*dtensor.Tensor, decay float64) *EMA {
 	inUnit("NewEMA", "decay", decay)
-	e := &EMA{params: params, decay: decay, means: states(params)}
-	for i, p := range params {
-		if p.Layout().IsPartial() {
-			fault.Throw(fmt.Errorf("optim: NewEMA: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", i, p))
-		}
-		tensor.CastTo(e.means[i].Local(), p.Local())
-	}
-	return e
+	return &EMA{means: newMeans("NewEMA", params), decay: decay}
 }
 
 // Update adds the present parameters to the average.
 func (e *EMA) Update() {
-	for i, p := range e.params {
-		wide := tensor.Widen(p.Local())
-		average(e.means[i].Local(), e.decay, wide)
-		if wide != p.Local() {
-			wide.Free()
+	for i := range e.params {
+		e.update(i, e.decay)
+	}
+}
+
+// State lists the averages, "ema.0" and so on, for a checkpoint.
+func (e *EMA) State() iter.Seq2[string, *dtensor.Tensor] { return list(kind{"ema", e.tensors}) }
+
+// An SWA is the mean of a program's parameters at several steps, with equal weights:
+// stochastic weight averaging (Izmailov et al., arXiv 1803.05407). Give it the parameters now
+// and then near the end of training, at a rate that stays high:
+//
+//	mean := optim.NewSWA(params)
+//	...
+//	if step >= from && step%every == 0 {
+//		mean.Update()
+//	}
+//
+// The mean has the layouts of the parameters and is float32 for narrow types; an update
+// communicates nothing. It is AveragedModel of torch.optim.swa_utils. The running averages of
+// an nn.BatchNorm are those of the parameters, not of the mean: after Swap run the model over
+// some batches under dtensor.ValueAndGrad, without a step, in place of update_bn.
+type SWA struct {
+	means
+	counts *tensor.Tensor // how many updates there were, for each parameter
+	each   []*dtensor.Tensor
+}
+
+// NewSWA returns the mean of params, which begins at the first Update.
+func NewSWA(params []*dtensor.Tensor) *SWA {
+	s := &SWA{means: newMeans("NewSWA", params)}
+	s.counts, s.each = newCounts(params)
+	return s
+}
+
+// Update adds the present parameters to the mean.
+func (s *SWA) Update() {
+	counts := tensor.Data[int64](s.counts)
+	for i, n := range counts {
+		s.update(i, float64(n)/float64(n+1))
+		counts[i]++
+	}
+}
+
+// State lists the means, "swa.0" and so on, and the numbers of updates, "count.0" and so on, for a checkpoint.
+func (s *SWA) State() iter.Seq2[string, *dtensor.Tensor] {
+	return list(kind{"swa", s.tensors}, kind{"count", s.each})
+}
+
+// means are an average of parameters.
+type means struct {
+	params, tensors []*dtensor.Tensor
+}
+
+// newMeans returns means that have the present values of params.
+func newMeans(call string, params []*dtensor.Tensor) means {
+	m := means{params: params, tensors: states(params)}
+	for i, p := range params {
+		if p.Layout().IsPartial() {
+			fault.Throw(fmt.Errorf("optim: %s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", call, i, p))
 		}
+		tensor.CastTo(m.tensors[i].Local(), p.Local())
+	}
+	return m
+}
+
+// update makes the mean of parameter i keep·mean + (1-keep)·parameter.
+func (m *means) update(i int, keep float64) {
+	p := m.params[i]
+	wide := tensor.Widen(p.Local())
+	average(m.tensors[i].Local(), keep, wide)
+	if wide != p.Local() {
+		wide.Free()
 	}
 }
 
 // Swap exchanges the parameters and the average. Call it once to evaluate with the average
 // and again to train on. The average of a narrow type is rounded to the parameters, and
 // so an optimizer without float32 weights goes on with other bits.
-func (e *EMA) Swap() {
-	for i, p := range e.params {
-		now, mean := tensor.Clone(p.Local()), e.means[i].Local()
+func (m *means) Swap() {
+	for i, p := range m.params {
+		now, mean := tensor.Clone(p.Local()), m.tensors[i].Local()
 		tensor.CastTo(p.Local(), mean)
 		tensor.CastTo(mean, now)
 		now.Free()
-	}
-}
-
-// State lists the averages, "ema.0" and so on, for a checkpoint.
-func (e *EMA) State() iter.Seq2[string, *dtensor.Tensor] {
-	return func(yield func(string, *dtensor.Tensor) bool) {
-		for i, m := range e.means {
-			if !yield("ema."+strconv.Itoa(i), m) {
-				return
-			}
-		}
 	}
 }

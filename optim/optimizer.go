@@ -27,7 +27,8 @@ type base struct {
 }
 
 func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
-	b := base{name: name, params: params, counts: tensor.Zeros(tensor.NewCPU(nil), tensor.Int64, len(params)).Persist()}
+	b := base{name: name, params: params}
+	b.counts, b.steps = newCounts(params)
 	seen := make(map[*dtensor.Tensor]int, len(params))
 	for i, p := range params {
 		if first, ok := seen[p]; ok {
@@ -50,10 +51,18 @@ func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
 			tensor.CastTo(master.Local(), p.Local())
 		}
 		b.master = append(b.master, master)
-		everywhere := make([]layout.Placement, len(p.Placements()))
-		b.steps = append(b.steps, p.Mesh().Wrap("optimizer state", tensor.Narrow(b.counts, 0, i, 1).Reshape(), nil, false, nil, everywhere...))
 	}
 	return b
+}
+
+// newCounts returns a number for each parameter, [len(params)] int64 in host memory, and the same one by one, for a checkpoint.
+func newCounts(params []*dtensor.Tensor) (counts *tensor.Tensor, each []*dtensor.Tensor) {
+	counts = tensor.Zeros(tensor.NewCPU(nil), tensor.Int64, len(params)).Persist()
+	for i, p := range params {
+		everywhere := make([]layout.Placement, len(p.Placements()))
+		each = append(each, p.Mesh().Wrap("optimizer state", tensor.Narrow(counts, 0, i, 1).Reshape(), nil, false, nil, everywhere...))
+	}
+	return counts, each
 }
 
 // A change is the step of one parameter on this rank: its part of the weights, to be
@@ -187,8 +196,13 @@ type kind struct {
 
 // list lists the kinds, and the numbers of steps.
 func (b *base) list(kinds ...kind) iter.Seq2[string, *dtensor.Tensor] {
+	return list(append(kinds, kind{"master", b.master}, kind{"step", b.steps})...)
+}
+
+// list lists the tensors of the kinds, "m.0" and so on.
+func list(kinds ...kind) iter.Seq2[string, *dtensor.Tensor] {
 	return func(yield func(string, *dtensor.Tensor) bool) {
-		for _, k := range append(kinds, kind{"master", b.master}, kind{"step", b.steps}) {
+		for _, k := range kinds {
 			for i, t := range k.tensors {
 				if t != nil && !yield(k.name+"."+strconv.Itoa(i), t) {
 					return

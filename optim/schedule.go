@@ -3,10 +3,44 @@ package optim
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // A Schedule is the learning rate of each step. Steps are counted from 0.
 type Schedule interface{ At(step int) float64 }
+
+// A RateFunc is a Schedule of a program's own, as torch.optim's LambdaLR:
+//
+//	optim.RateFunc(func(step int) float64 { return 0.1 * math.Pow(0.9, float64(step)) })
+type RateFunc func(step int) float64
+
+// At returns the learning rate of a step.
+func (f RateFunc) At(step int) float64 { return f(step) }
+
+// A Phase is a Schedule for so many steps, which it counts from 0.
+type Phase struct {
+	Schedule
+	Steps int // of the last Phase, no matter
+}
+
+// Phases are schedules one after the other, as torch.optim's SequentialLR has them; the last one goes on.
+// Warm-up, a rate that stays, and a descent at the end are
+//
+//	optim.Phases{{optim.Constant{Rate: 1e-3, Warmup: 200}, 9000}, {optim.WarmupLinear{Peak: 1e-3, Total: 1000}, 1000}}
+//
+// Steps in a train.Run are of train.Ticks, there as in every Schedule.
+type Phases []Phase
+
+// At returns the learning rate of a step; of no Phase 0.
+func (p Phases) At(step int) float64 {
+	for i, phase := range p {
+		if step < phase.Steps || i == len(p)-1 {
+			return phase.At(step)
+		}
+		step -= phase.Steps
+	}
+	return 0
+}
 
 // warmup returns the rate on a straight line up to peak over the first steps; ok is false
 // after them.
@@ -71,6 +105,60 @@ func (s WarmupStep) At(step int) float64 {
 		return s.Peak
 	}
 	return s.Peak * math.Pow(s.Factor, float64((step-s.Warmup)/s.Every))
+}
+
+// A WarmupMilestones is a straight line up to Peak over the first Warmup steps, then Peak, which
+// is multiplied by Factor at each of the Milestones: the steps, in ascending order, that are the
+// first with a lower rate. Without warm-up it is torch.optim's MultiStepLR.
+type WarmupMilestones struct {
+	Peak, Factor float64
+	Warmup       int
+	Milestones   []int
+}
+
+// At returns the learning rate of a step.
+func (s WarmupMilestones) At(step int) float64 {
+	if rate, ok := warmup(step, s.Warmup, s.Peak); ok {
+		return rate
+	}
+	passed, _ := slices.BinarySearch(s.Milestones, step+1)
+	return s.Peak * math.Pow(s.Factor, float64(passed))
+}
+
+// A WarmupPower is a straight line up to Peak over the first Warmup steps, then a power of a
+// straight line down to Floor at step Total, then Floor:
+//
+//	Floor + (Peak-Floor)·(1 - (step-Warmup)/(Total-Warmup))^Power
+//
+// Without warm-up it is torch.optim's PolynomialLR.
+type WarmupPower struct {
+	Peak, Floor   float64
+	Power         float64 // 0 stands for 1
+	Warmup, Total int
+}
+
+// At returns the learning rate of a step.
+func (s WarmupPower) At(step int) float64 {
+	if rate, ok := warmup(step, s.Warmup, s.Peak); ok {
+		return rate
+	}
+	return s.Floor + (s.Peak-s.Floor)*math.Pow(1-progress(step, s.Warmup, s.Total), cmp.Or(s.Power, 1))
+}
+
+// A WarmupInverseSqrt is a straight line up to Peak over the first Warmup steps, then
+// Peak·√(Warmup/(step+1)), as Vaswani et al., Attention Is All You Need, 2017, and T5 have it.
+type WarmupInverseSqrt struct {
+	Peak   float64
+	Warmup int // 0 stands for 1
+}
+
+// At returns the learning rate of a step.
+func (s WarmupInverseSqrt) At(step int) float64 {
+	first := max(s.Warmup, 1)
+	if rate, ok := warmup(step, first, s.Peak); ok {
+		return rate
+	}
+	return s.Peak * math.Sqrt(float64(first)/float64(step+1))
 }
 
 // A OneCycle rises by half a cosine from Peak/Start to Peak and falls by another to

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -168,26 +169,33 @@ func TestRatesEqualPyTorch(t *testing.T) {
 		Schedule string
 		Peak     float64
 		Args     struct {
-			Floor, Factor, Rise, Start, End float64
-			Total, Every, Warmup, Length    int
+			Floor, Factor, Rise, Start, End, Power float64
+			Total, Every, Warmup, Length           int
+			Milestones                             []int
 		}
 		Rates []float64
 	}) {
 		count++
 		a := r.Args
 		s, ok := map[string]optim.Schedule{
-			"Constant":       optim.Constant{Rate: r.Peak, Warmup: a.Warmup},
-			"WarmupLinear":   optim.WarmupLinear{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
-			"WarmupCosine":   optim.WarmupCosine{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
-			"WarmupStep":     optim.WarmupStep{Peak: r.Peak, Factor: a.Factor, Every: a.Every},
-			"CosineRestarts": optim.CosineRestarts{Peak: r.Peak, Floor: a.Floor, Length: a.Length, Factor: int(a.Factor)},
-			"OneCycle":       optim.OneCycle{Peak: r.Peak, Total: a.Total, Rise: a.Rise, Start: a.Start, End: a.End},
+			"Constant":          optim.Constant{Rate: r.Peak, Warmup: a.Warmup},
+			"WarmupLinear":      optim.WarmupLinear{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
+			"WarmupCosine":      optim.WarmupCosine{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
+			"WarmupStep":        optim.WarmupStep{Peak: r.Peak, Factor: a.Factor, Every: a.Every},
+			"CosineRestarts":    optim.CosineRestarts{Peak: r.Peak, Floor: a.Floor, Length: a.Length, Factor: int(a.Factor)},
+			"WarmupMilestones":  optim.WarmupMilestones{Peak: r.Peak, Factor: a.Factor, Milestones: a.Milestones},
+			"WarmupPower":       optim.WarmupPower{Peak: r.Peak, Power: a.Power, Total: a.Total},
+			"WarmupInverseSqrt": optim.WarmupInverseSqrt{Peak: r.Peak, Warmup: a.Warmup},
+			"RateFunc":          optim.RateFunc(func(step int) float64 { return r.Peak * math.Pow(a.Factor, float64(step)) }),
+			"Phases": optim.Phases{{optim.Constant{Rate: r.Peak, Warmup: a.Warmup}, a.Every},
+				{optim.WarmupLinear{Peak: r.Peak, Total: a.Total}, 1}},
+			"OneCycle": optim.OneCycle{Peak: r.Peak, Total: a.Total, Rise: a.Rise, Start: a.Start, End: a.End},
 		}[r.Schedule]
 		if !ok {
 			t.Fatalf("rates.jsonl has a schedule %s", r.Schedule)
 		}
 		total := a.Total
-		if total == 0 || r.Schedule == "OneCycle" {
+		if r.Schedule != "WarmupCosine" {
 			total = len(r.Rates)
 		}
 		for step, want := range r.Rates {
@@ -199,7 +207,7 @@ func TestRatesEqualPyTorch(t *testing.T) {
 			}
 		}
 	})
-	if count < 8 {
+	if count < 14 {
 		t.Errorf("only %d schedules", count)
 	}
 }
@@ -237,7 +245,7 @@ func TestPlateausEqualPyTorch(t *testing.T) {
 	}
 }
 
-// EMA averages as AveragedModel does, whole and sharded.
+// EMA and SWA average as AveragedModel does, whole and sharded. SWA goes on from its State.
 func TestAveragesEqualPyTorch(t *testing.T) {
 	count := 0
 	lines(t, "averages.jsonl", func(a struct {
@@ -251,12 +259,32 @@ func TestAveragesEqualPyTorch(t *testing.T) {
 					return spread(m, tensor.Float32, a.Params[step], []int{5, 7}, l.places...)
 				}
 				p := put(0)
+				check := func(step int, mean *dtensor.Tensor) error {
+					return near(fmt.Sprintf("decay %v, step %d", a.Decay, step), mean, a.Averages[step], 1e-6)
+				}
+				if a.Decay == 0 {
+					params := []*dtensor.Tensor{p}
+					mean := optim.NewSWA(params)
+					for step := range a.Params {
+						tensor.Copy(p.Local(), put(step).Local())
+						saved := maps.Collect(mean.State())
+						mean = optim.NewSWA(params)
+						for name, t := range mean.State() {
+							tensor.Copy(t.Local(), saved[name].Local())
+						}
+						mean.Update()
+						if err := check(step, maps.Collect(mean.State())["swa.0"]); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
 				average := optim.NewEMA([]*dtensor.Tensor{p}, a.Decay)
 				for step := 1; step < len(a.Params); step++ { // step 0 takes the parameters as they are
 					tensor.Copy(p.Local(), put(step).Local())
 					average.Update()
 					for _, s := range average.State() {
-						if err := near(fmt.Sprintf("decay %v, step %d", a.Decay, step), s, a.Averages[step], 1e-6); err != nil {
+						if err := check(step, s); err != nil {
 							return err
 						}
 					}
@@ -265,7 +293,7 @@ func TestAveragesEqualPyTorch(t *testing.T) {
 			})
 		}
 	})
-	if count < 10 {
+	if count < 15 {
 		t.Errorf("only %d averages", count)
 	}
 }

@@ -145,6 +145,13 @@ with open(out + "/rates.jsonl", "w") as f:
         ("CosineRestarts", 0.4, dict(Length=2, Factor=2), lambda o: S.CosineAnnealingWarmRestarts(o, 2, 2)),
         ("OneCycle", 0.4, dict(Total=11, Rise=0.4, Start=10, End=100),
          lambda o: S.OneCycleLR(o, 0.4, total_steps=11, pct_start=0.4, div_factor=10, final_div_factor=100)),
+        ("WarmupMilestones", 0.4, dict(Factor=0.5, Milestones=[2, 3, 7]), lambda o: S.MultiStepLR(o, [2, 3, 7], 0.5)),
+        ("WarmupPower", 0.4, dict(Total=8), lambda o: S.PolynomialLR(o, 8)),
+        ("WarmupPower", 0.4, dict(Total=10, Power=2.5), lambda o: S.PolynomialLR(o, 10, 2.5)),
+        ("WarmupInverseSqrt", 0.4, dict(Warmup=4), lambda o: S.LambdaLR(o, lambda t: 2 * min((t + 1) ** -0.5, (t + 1) * 4**-1.5))),
+        ("RateFunc", 0.4, dict(Factor=0.9), lambda o: S.LambdaLR(o, lambda t: 0.9**t)),
+        ("Phases", 0.4, dict(Warmup=3, Every=5, Total=4),
+         lambda o: S.SequentialLR(o, [S.LinearLR(o, 1 / 3, 1.0, total_iters=2), S.LinearLR(o, 1.0, 0.0, total_iters=4)], [5])),
     ]:
         opt = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=peak)
         schedule, rates = make(opt), []
@@ -156,9 +163,9 @@ with open(out + "/rates.jsonl", "w") as f:
         f.write(json.dumps({"schedule": name, "peak": peak, "args": args, "rates": rates}, separators=(",", ":")) + "\n")
 
 with open(out + "/averages.jsonl", "w") as f:
-    for decay in (0.75, 0.999):
+    for decay in (0.75, 0.999, None):  # None: equal weights
         model = torch.nn.Linear(7, 5)
-        average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+        average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=decay and torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
         case = {"decay": decay, "params": [], "averages": []}
         for step in range(5):  # the first update takes the parameters as they are
             if step > 0:
