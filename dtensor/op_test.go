@@ -25,6 +25,17 @@ var bitShapes = [][][]int{{{4, 8}, {4, 8}}, {{5, 3}, {3}}, {{0, 3}, {3}}}
 
 var statShapes = [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}
 
+var (
+	matrixShapes   = [][][]int{{{4, 4}}, {{5, 3, 3}}, {{2, 3, 1, 1}}, {{0, 3, 3}}}
+	equationShapes = [][][]int{{{4, 4}, {4, 8}}, {{5, 3, 3}, {5, 3, 1}}, {{2, 1, 2, 2}, {2, 1, 2, 5}}, {{3, 3}, {3, 0}}}
+)
+
+// onDiagonal returns x with v added to the diagonals of its matrices.
+func onDiagonal(x T, v float64) T {
+	n, r := x.Dim(-1), x.Mesh().Every(layout.Replicate())
+	return x.Add(dtensor.Arange(x.Mesh(), tensor.Int64, 0, n, r...).OneHot(n, x.DType()).Scale(v))
+}
+
 var opCases = []opCase{
 	{name: "Add", shapes: pairShapes, f: two(T.Add)},
 	{name: "Sub", shapes: pairShapes, f: two(T.Sub)},
@@ -219,6 +230,17 @@ var opCases = []opCase{
 	{name: "LogicalAnd", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Relu().LogicalAnd(y.Relu()) })},
 	{name: "LogicalOr", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Relu().LogicalOr(y.Relu()) })},
 	{name: "LogicalXor", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Relu().LogicalXor(y.Relu()) })},
+	{name: "Cholesky", shapes: matrixShapes, f: one(func(x T) T {
+		x = x.Scale(0.2)
+		return onDiagonal(x.Add(x.Transpose(-2, -1)), 3).Cholesky()
+	})},
+	{name: "Solve", shapes: equationShapes, f: two(func(x, b T) T { return onDiagonal(x.Scale(0.2), -2).Solve(b) })},
+	{name: "SolveTriangular", shapes: equationShapes, f: two(func(x, b T) T { return onDiagonal(x.Scale(0.2), 2).SolveTriangular(b, false) })},
+	{name: "SolveTriangular upper", shapes: equationShapes, f: two(func(x, b T) T {
+		return onDiagonal(x.Scale(0.2), -2).SolveTriangular(b, true)
+	})},
+	{name: "Slogdet", shapes: matrixShapes, f: one(func(x T) T { _, l := onDiagonal(x.Scale(0.2), -2).Slogdet(); return l })},
+	{name: "Slogdet sign", shapes: matrixShapes, nograd: true, f: one(func(x T) T { s, _ := x.Slogdet(); return s })},
 	{name: "TopK positions", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { _, i := x.TopK(2, 0); return i })},
 }
 

@@ -158,7 +158,27 @@ var composed = map[string]func(in []T) T{
 		i, self := list(x.Mesh(), 4, 0, 4), false
 		return x.ScatterReduce(0, i.Unsqueeze(1).Expand(y.Shape()...), y, layout.Max, self)
 	}),
-	"logcumsumexp": one(func(x T) T { return x.LogCumsumExp(0) }),
+	"logcumsumexp":            one(func(x T) T { return x.LogCumsumExp(0) }),
+	"linalg.cholesky":         one(func(x T) T { x = positive(x); return x.Cholesky() }),
+	"linalg.solve":            two(func(a, b T) T { a = turned(a).Flip(-2); return a.Solve(b) }),
+	"linalg.solve_triangular": two(func(a, b T) T { a = turned(a); return a.SolveTriangular(b, true) }),
+	"linalg.slogdet": one(func(a T) T {
+		a = turned(a)
+		sign, logabs := a.Slogdet()
+		return dtensor.Stack(0, sign, logabs)
+	}),
+	"linalg.det": one(func(a T) T { sign, logabs := turned(a).Slogdet(); return sign.Mul(logabs.Exp()) }),
+	"linalg.inv": one(func(a T) T {
+		n, mesh := a.Dim(-1), a.Mesh()
+		a = turned(a)
+		ones := dtensor.Arange(mesh, tensor.Int64, 0, n, mesh.Every(layout.Replicate())...).OneHot(n, a.DType())
+		return a.Solve(ones.Expand(a.Shape()...))
+	}),
+	"linalg.lstsq": two(func(a, b T) T { t := a.Transpose(-2, -1); return t.MatMul(a).Solve(t.MatMul(b)) }),
+	"cholesky_solve": two(func(x, b T) T {
+		l := positive(x).Cholesky()
+		return l.Transpose(-2, -1).SolveTriangular(l.SolveTriangular(b, false), true)
+	}),
 	"renorm": one(func(x T) T {
 		m, n := 0.8, x.Norm(2, []int{1}, true)
 		return x.Mul(n.CompareScalar(kernel.OpGt, m).Where(n.AddScalar(1e-7).PowScalar(-1).Scale(m), n.PowScalar(0)))
@@ -283,6 +303,10 @@ func TestFunctionsOfPyTorch(t *testing.T) {
 		})
 	}
 }
+
+// turned and positive are pytorch.py's.
+func turned(x T) T   { return onDiagonal(x.Scale(0.2), -2) }
+func positive(x T) T { return onDiagonal(x.MatMul(x.Transpose(-2, -1)), 1) }
 
 // halves returns x rounded to halves, so that numbers are equal and 0, with the gradient of x.
 func halves(x T) T { return x.Sub(x.Detach()).Add(x.Detach().Scale(2).Round().Scale(0.5)) }

@@ -29,7 +29,17 @@ def scatter_reduce(x, y):
                       for k, (op, self) in enumerate(ops)], 1)
 
 
+def turned(x):
+    """x with a larger diagonal of the other sign: its rows are not exchanged and its determinant is not near 0."""
+    return x * 0.2 - 2 * torch.eye(x.shape[-1], dtype=x.dtype)
+
+
+def positive(x):
+    return x @ x.mT + torch.eye(x.shape[-1], dtype=x.dtype)
+
+
 rows = [(5, 3)]
+equations = [(2, 3, 3), (2, 3, 4)]
 pair = [(5, 3), (5, 3)]
 i = torch.tensor([4, 0, 4])
 cases = {
@@ -93,6 +103,14 @@ cases = {
     "pad, circular": (lambda x: F.pad(x, (2, 2), mode="circular"), [(2, 2, 4)]),
     "pad, reflect": (lambda x: F.pad(x, (2, 2), mode="reflect"), [(2, 2, 4)]),
     "pad, replicate": (lambda x: F.pad(x, (2, 2), mode="replicate"), [(2, 2, 4)]),
+    "linalg.cholesky": (lambda x: torch.linalg.cholesky(positive(x)), equations[:1]),
+    "linalg.solve": (lambda a, b: torch.linalg.solve(turned(a).flip(-2), b), equations),
+    "linalg.solve_triangular": (lambda a, b: torch.linalg.solve_triangular(turned(a).triu(), b, upper=True), equations),
+    "linalg.slogdet": (lambda a: torch.stack(torch.linalg.slogdet(turned(a))), equations[:1]),
+    "linalg.det": (lambda a: torch.linalg.det(turned(a)), equations[:1]),
+    "linalg.inv": (lambda a: torch.linalg.inv(turned(a)), equations[:1]),
+    "linalg.lstsq": (lambda a, b: torch.linalg.lstsq(a, b).solution, [(5, 2), (5, 3)]),
+    "cholesky_solve": (lambda x, b: torch.cholesky_solve(b, torch.linalg.cholesky(positive(x))), equations),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), [(2, 2, 3, 2)]),
 }
 
