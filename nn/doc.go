@@ -18,7 +18,7 @@
 //	MoE                                                  a mixture of experts, instead of an MLP
 //	NewConv1d, NewConvTranspose1d, BatchNorm, GroupNorm  signals, images and volumes
 //	NewMaxPool1d, NewMaxPool2d, NewAvgPool1d, …          their pools
-//	Upsample, PReLU                                      for signals and images too
+//	AdaptivePool, Upsample, GridSample, PReLU            for signals and images too
 //	Unfold, Fold                                         their windows as rows, and back
 //	NewLSTM, NewGRU, NewRNN                              recurrent networks
 //	NewLinears, DotInteraction                           recommendation models: DLRM

@@ -220,4 +220,16 @@ for name, shape, n in ("prelu", (3, 4), 1), ("prelu of channels", (3, 4, 2), 4):
     x, w = wave(1, *shape), wave(2, n)
     case(name, F.prelu(x, w), x, w)
 
+for name, shape, size in ("adaptive 1d", (3, 2, 7), (3,)), ("adaptive 2d", (2, 3, 5, 4), (3, 2)), ("adaptive up", (2, 2, 2, 3), (3, None)), \
+        ("adaptive 3d", (3, 2, 3, 2, 4), (2, 1, 3)):
+    for kind, pools in ("avg", (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)), \
+            ("max", (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)):
+        x = wave(1, *shape)
+        case(f"{name} {kind}", pools[len(size) - 1](x, size), x)
+
+for name, mode, padding, corners in ("grid", "bilinear", "zeros", False), ("grid corners", "bilinear", "zeros", True), \
+        ("grid border", "bilinear", "border", False), ("grid nearest", "nearest", "zeros", False), ("grid nearest border", "nearest", "border", True):
+    x, places = wave(1, 3, 2, 4, 5), wave(2, 3, 2, 3, 2)
+    case(name, F.grid_sample(x, places * 1.2, mode, padding, corners), x, places)
+
 print("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]")
