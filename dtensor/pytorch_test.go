@@ -158,7 +158,54 @@ var composed = map[string]func(in []T) T{
 		i, self := list(x.Mesh(), 4, 0, 4), false
 		return x.ScatterReduce(0, i.Unsqueeze(1).Expand(y.Shape()...), y, layout.Max, self)
 	}),
-	"logcumsumexp":            one(func(x T) T { return x.LogCumsumExp(0) }),
+	"logcumsumexp": one(func(x T) T { return x.LogCumsumExp(0) }),
+	"affine_grid": one(func(theta T) T {
+		h, w, mesh := 3, 4, theta.Mesh()
+		ramp := func(n int) T {
+			i := dtensor.Arange(mesh, tensor.Int64, 0, n, mesh.Every(layout.Replicate())...).Cast(theta.DType())
+			return i.AddScalar(0.5).Scale(2 / float64(n)).AddScalar(-1)
+		}
+		xs, ys := ramp(w).Expand(h, w), ramp(h).Unsqueeze(1).Expand(h, w)
+		return dtensor.Einsum("bij,hwj->bhwi", theta, dtensor.Stack(-1, xs, ys, xs.PowScalar(0)))
+	}),
+	"meshgrid": two(func(a, b T) T {
+		n, m := a.Dim(0), b.Dim(0)
+		return dtensor.Stack(0, a.Unsqueeze(1).Expand(n, m), b.Expand(n, m))
+	}),
+	"cartesian_prod": two(func(a, b T) T {
+		n, m := a.Dim(0), b.Dim(0)
+		return dtensor.Stack(1, a.RepeatInterleave(m, 0), b.Repeat(n))
+	}),
+	"nanmean": one(func(x T) T {
+		x = x.AddScalar(-0.5).Log()
+		nan := x.Compare(kernel.OpNe, x)
+		return x.MaskedFill(nan, 0).Sum([]int{1}, false).Div(nan.LogicalNot().Cast(x.DType()).Sum([]int{1}, false))
+	}),
+	"corrcoef": one(func(x T) T {
+		d := x.Sub(x.Mean([]int{1}, true))
+		d = d.Div(d.Norm(2, []int{1}, true))
+		return d.MatMul(d.Transpose(0, 1))
+	}),
+	"diag_embed": one(func(v T) T {
+		n, mesh := v.Dim(-1), v.Mesh()
+		return v.Unsqueeze(-1).Mul(dtensor.Arange(mesh, tensor.Int64, 0, n, mesh.Every(layout.Replicate())...).OneHot(n, v.DType()))
+	}),
+	"logaddexp2": two(func(a, b T) T { return a.Scale(math.Ln2).LogAddExp(b.Scale(math.Ln2)).Scale(1 / math.Ln2) }),
+	"isinf":      one(func(x T) T { x = x.Round().Log(); return x.Abs().CompareScalar(kernel.OpEq, math.Inf(1)) }),
+	"cumulative_trapezoid": one(func(x T) T {
+		n, dx := x.Dim(0), 0.5
+		return x.Narrow(0, 1, n-1).Add(x.Narrow(0, 0, n-1)).Cumsum(0).Scale(dx / 2)
+	}),
+	"block_diag": two(func(a, b T) T {
+		return a.Pad(0, 0, b.Dim(0), 0).Pad(1, 0, b.Dim(1), 0).Add(b.Pad(0, a.Dim(0), 0, 0).Pad(1, a.Dim(1), 0, 0))
+	}),
+	"select_scatter": two(func(x, y T) T {
+		i, n := 2, x.Dim(0)
+		return dtensor.Cat(0, x.Narrow(0, 0, i), y.Unsqueeze(0), x.Narrow(0, i+1, n-i-1))
+	}),
+	"vander": one(func(x T) T {
+		return dtensor.Stack(1, x.PowScalar(0), x, x.PowScalar(2), x.PowScalar(3))
+	}),
 	"linalg.cholesky":         one(func(x T) T { x = positive(x); return x.Cholesky() }),
 	"linalg.solve":            two(func(a, b T) T { a = turned(a).Flip(-2); return a.Solve(b) }),
 	"linalg.solve_triangular": two(func(a, b T) T { a = turned(a); return a.SolveTriangular(b, true) }),

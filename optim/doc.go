@@ -20,6 +20,9 @@
 // whole matrices. Ranks that
 // hold replicas of a parameter make the same step on the same bits.
 //
+// A 0 in a configuration stands for what its field says, such as 0.9. For a Beta1 of 0, as GANs are trained with, give
+// a number that is lost beside 1, such as 1e-30.
+//
 // LBFGS is no Optimizer: it evaluates the function itself, several times a step.
 //
 // A rate is a number, so any function of the step is a schedule; the package has
