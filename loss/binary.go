@@ -36,8 +36,8 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	case r >= reductions:
 		refuse(op, fmt.Sprintf("Reduction is %d; use Mean, Sum or None", r))
 	case targets.DType() != logits.DType().Wide():
-		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type, targets of bfloat16 logits float32", logits,
-			targets))
+		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type, targets of bfloat16 logits float32; "+
+			"Cast the targets to %v", logits, targets, logits.DType().Wide()))
 	case !slices.Equal(logits.Shape(), targets.Shape()):
 		refuse(op, fmt.Sprintf("logits %v and targets %v: give one target for each logit", logits, targets))
 	case logits.Mesh() != targets.Mesh():
