@@ -47,10 +47,10 @@ func parseConfig(text []byte) (*config, error) {
 	switch kind.ModelType {
 	case "gpt2":
 		return parseGPT2(text)
-	case "llama", "mistral", "qwen2":
-		return parseLlama(text, kind.ModelType == "qwen2")
+	case "llama", "mistral", "qwen2", "qwen3":
+		return parseLlama(text, kind.ModelType)
 	}
-	return nil, fmt.Errorf("model_type is %q; gpt2, llama, mistral and qwen2 are known", kind.ModelType)
+	return nil, fmt.Errorf("model_type is %q; gpt2, llama, mistral, qwen2 and qwen3 are known", kind.ModelType)
 }
 
 func parseGPT2(text []byte) (*config, error) {
@@ -84,7 +84,7 @@ func parseGPT2(text []byte) (*config, error) {
 	return c, c.check()
 }
 
-func parseLlama(text []byte, qkvBias bool) (*config, error) {
+func parseLlama(text []byte, model string) (*config, error) {
 	f := struct {
 		Vocab     int     `json:"vocab_size"`
 		Positions int     `json:"max_position_embeddings"`
@@ -119,7 +119,7 @@ func parseLlama(text []byte, qkvBias bool) (*config, error) {
 	}
 	c := &config{vocab: f.Vocab, positions: f.Positions, width: f.Width, layers: f.Layers, tied: f.Tied,
 		block: nn.BlockConfig{Width: f.Width, Heads: f.Heads, KVHeads: f.KVHeads, HeadDim: f.HeadDim, Hidden: f.Inner, Gated: true,
-			QKVBias: qkvBias, Eps: f.Eps, Names: nn.LlamaNames},
+			QKVBias: model == "qwen2", QKNorm: model == "qwen3", Eps: f.Eps, Names: nn.LlamaNames},
 		rope: nn.RopeConfig{HeadDim: f.HeadDim, Positions: f.Positions, Theta: f.Theta}}
 	switch {
 	case f.Act != "silu":

@@ -75,7 +75,7 @@ func open(ctx context.Context, world *comm.Comm, dir string, dp, tp int, sequenc
 	return m, m.load(ctx, world, dir)
 }
 
-func models() []string { return []string{"testdata/gpt2", "testdata/llama"} }
+func models() []string { return []string{"testdata/gpt2", "testdata/llama", "testdata/qwen3"} }
 
 // logits returns the scores of one text, [T·V].
 func (m *model) logits(ctx context.Context, ids []int64) (list []float32, err error) {

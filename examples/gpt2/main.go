@@ -1,4 +1,4 @@
-// Command gpt2 loads a model in Hugging Face's layout, GPT-2's or Llama's, over any number
+// Command gpt2 loads a model in Hugging Face's layout, GPT-2's, Llama's or Qwen3's, over any number
 // of ranks, continues texts with it, and trains it further.
 //
 //	gorun -np 2 ./examples/gpt2 -model DIR -prompt "The dog" -n 20
@@ -62,7 +62,7 @@ func parse(args []string) (*options, error) {
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return &options{help: train.Usage("usage: gorun -np N ./examples/gpt2 -model DIR [flags]\n\n"+
-			"Continues texts with a GPT-2 or Llama model, or trains it further.\n\n", f)}, nil
+			"Continues texts with a GPT-2, Llama or Qwen model, or trains it further.\n\n", f)}, nil
 	case err != nil:
 		return nil, fmt.Errorf("gpt2: %w; -h lists the flags", err)
 	}

@@ -3,7 +3,7 @@
     python3 reference.py FOLDER
 
 FOLDER/gpt2 is a GPT-2 in one file of float32, FOLDER/llama a Llama in two files of
-bfloat16 with an index. Each has expected.json: the logits of a text, the text that
+bfloat16 with an index, FOLDER/qwen3 a Qwen3 in one file of bfloat16. Each has expected.json: the logits of a text, the text that
 greedy generation adds, and the loss and the norm of all gradients together. The models
 are written out with plain PyTorch as the papers and Hugging Face's code define them.
 """
@@ -55,20 +55,22 @@ def llama(w, c, ids):
     t, heads, groups, d = len(ids), c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
     rms = lambda x, g: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["rms_norm_eps"]) * g
     inv = 1 / c["rope_theta"] ** (torch.arange(0, d, 2).float() / d)
-    s = c["rope_scaling"]
-    wavelength = 2 * math.pi / inv
-    smooth = (s["original_max_position_embeddings"] / wavelength - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"])
-    middle = (1 - smooth) * inv / s["factor"] + smooth * inv
-    low, high = (s["original_max_position_embeddings"] / s[k] for k in ("low_freq_factor", "high_freq_factor"))
-    inv = torch.where(wavelength > low, inv / s["factor"], torch.where(wavelength < high, inv, middle))
+    if s := c["rope_scaling"]:
+        wavelength = 2 * math.pi / inv
+        smooth = (s["original_max_position_embeddings"] / wavelength - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"])
+        middle = (1 - smooth) * inv / s["factor"] + smooth * inv
+        low, high = (s["original_max_position_embeddings"] / s[k] for k in ("low_freq_factor", "high_freq_factor"))
+        inv = torch.where(wavelength > low, inv / s["factor"], torch.where(wavelength < high, inv, middle))
     angle = torch.arange(t).float()[:, None] * inv
     cos, sin = torch.cat((angle, angle), -1).cos(), torch.cat((angle, angle), -1).sin()
     rotate = lambda x: x * cos + torch.cat((-x[..., d // 2 :], x[..., : d // 2]), -1) * sin
     for i in range(c["num_hidden_layers"]):
         p = lambda name: w[f"model.layers.{i}.{name}.weight"]
         x = rms(h, p("input_layernorm"))
-        q = rotate((x @ p("self_attn.q_proj").T).reshape(t, heads, d).transpose(0, 1))
-        k = rotate((x @ p("self_attn.k_proj").T).reshape(t, groups, d).transpose(0, 1)).repeat_interleave(heads // groups, 0)
+        q, k = (x @ p("self_attn.q_proj").T).reshape(t, heads, d), (x @ p("self_attn.k_proj").T).reshape(t, groups, d)
+        if c["model_type"] == "qwen3":
+            q, k = rms(q, p("self_attn.q_norm")), rms(k, p("self_attn.k_norm"))
+        q, k = rotate(q.transpose(0, 1)), rotate(k.transpose(0, 1)).repeat_interleave(heads // groups, 0)
         v = (x @ p("self_attn.v_proj").T).reshape(t, groups, d).transpose(0, 1).repeat_interleave(heads // groups, 0)
         h = h + causal(q, k, v).transpose(0, 1).reshape(t, heads * d) @ p("self_attn.o_proj").T
         x = rms(h, p("post_attention_layernorm"))
@@ -105,9 +107,31 @@ def write(folder, config, tensors, files, forward, ids):
                    "loss": loss.item(), "grad_norm": norm}, f)
 
 
+def normal(std, *shape):
+    return torch.randn(*shape) * std
+
+
+def llama_tensors(c):
+    n, d, t = c["hidden_size"], c["head_dim"], {}
+    linear = lambda name, o, i: t.__setitem__(name + ".weight", normal(0.4, o, i).bfloat16())
+    linear("model.embed_tokens", c["vocab_size"], n)
+    linear("lm_head", c["vocab_size"], n)
+    t["model.norm.weight"] = (1 + normal(0.1, n)).bfloat16()
+    for i in range(c["num_hidden_layers"]):
+        p = f"model.layers.{i}."
+        linear(p + "self_attn.q_proj", 4 * d, n), linear(p + "self_attn.k_proj", 2 * d, n), linear(p + "self_attn.v_proj", 2 * d, n)
+        linear(p + "self_attn.o_proj", n, 4 * d)
+        linear(p + "mlp.gate_proj", 24, n), linear(p + "mlp.up_proj", 24, n), linear(p + "mlp.down_proj", n, 24)
+        if c["model_type"] == "qwen3":
+            for name in "q_norm", "k_norm":
+                t[p + f"self_attn.{name}.weight"] = (1 + normal(0.1, d)).bfloat16()
+        for name in "input_layernorm", "post_attention_layernorm":
+            t[p + name + ".weight"] = (1 + normal(0.1, n)).bfloat16()
+    return t
+
+
 def main(root):
     torch.manual_seed(1)
-    normal = lambda std, *shape: torch.randn(*shape) * std
     c = {"model_type": "gpt2", "vocab_size": 61, "n_positions": 40, "n_embd": 12, "n_head": 3, "n_layer": 2, "layer_norm_epsilon": 1e-5,
          "activation_function": "gelu_new", "tie_word_embeddings": True}
     n, t = c["n_embd"], {}
@@ -126,19 +150,14 @@ def main(root):
          "rope_theta": 500.0, "hidden_act": "silu", "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False,
          "rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                           "original_max_position_embeddings": 32}}
-    n, d, t = c["hidden_size"], c["head_dim"], {}
-    linear = lambda name, o, i: t.__setitem__(name + ".weight", normal(0.4, o, i).bfloat16())
-    linear("model.embed_tokens", c["vocab_size"], n)
-    linear("lm_head", c["vocab_size"], n)
-    t["model.norm.weight"] = (1 + normal(0.1, n)).bfloat16()
-    for i in range(c["num_hidden_layers"]):
-        p = f"model.layers.{i}."
-        linear(p + "self_attn.q_proj", 4 * d, n), linear(p + "self_attn.k_proj", 2 * d, n), linear(p + "self_attn.v_proj", 2 * d, n)
-        linear(p + "self_attn.o_proj", n, 4 * d)
-        linear(p + "mlp.gate_proj", 24, n), linear(p + "mlp.up_proj", 24, n), linear(p + "mlp.down_proj", n, 24)
-        for name in "input_layernorm", "post_attention_layernorm":
-            t[p + name + ".weight"] = (1 + normal(0.1, n)).bfloat16()
-    write(f"{root}/llama", c, t, 2, llama, [5, 17, 0, 49, 33, 33, 8, 21, 2, 44])
+    write(f"{root}/llama", c, llama_tensors(c), 2, llama, [5, 17, 0, 49, 33, 33, 8, 21, 2, 44])
+
+    torch.manual_seed(2)
+    c = {"model_type": "qwen3", "vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 6, "num_hidden_layers": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+         "rope_theta": 1000000, "hidden_act": "silu", "tie_word_embeddings": False, "attention_bias": False, "rope_scaling": None,
+         "sliding_window": None, "use_sliding_window": False}
+    write(f"{root}/qwen3", c, llama_tensors(c), 1, llama, [5, 17, 0, 49, 33, 33, 8, 21, 2, 44])
 
 
 main(sys.argv[1])
