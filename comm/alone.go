@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
-	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // OpenWindow makes a window with bytes of memory of this rank. All ranks call it; lengths are
@@ -21,7 +18,7 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 	b, ok := c.backend.(WindowBackend)
 	if !ok { // on all ranks
 		return nil, nil, fmt.Errorf("comm: a window: %s has no one-sided communication; build the program without the build tags gompi and "+
-			"empi, so that it uses shared memory under gorun, or finds the MPI library when it starts: %w", c.library(), errors.ErrUnsupported)
+			"empi, so that it uses shared memory under gorun, or finds the MPI library when it starts: %w", i.Library(), errors.ErrUnsupported)
 	}
 	lengths = make([]int, c.size)
 	if beyond(bytes) { // a library may try for minutes, then be killed; the sign tells all ranks
@@ -44,46 +41,6 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 	return w, lengths, nil
 }
 
-// library returns what the backend calls itself.
-func (c *Comm) library() string {
-	if l, ok := c.backend.(interface{ Library() string }); ok {
-		return l.Library()
-	}
-	return fmt.Sprintf("%T", c.backend)
-}
-
-// A Tally counts calls that this rank makes alone where a lock of the caller's guards Add: an addition that
-// goroutines may make at once takes several times as long.
-type Tally [Kinds - PutKind]struct{ calls, bytes atomic.Uint64 }
-
-// Tally returns one for the communicator's Stats.
-func (i Internals) Tally() *Tally {
-	t := new(Tally)
-	i.c.account.mu.Lock()
-	defer i.c.account.mu.Unlock()
-	i.c.account.tallies = append(i.c.account.tallies, t)
-	return t
-}
-
-// EndTally ends a Tally, whose counts stay in the Stats.
-func (i Internals) EndTally(t *Tally) {
-	a := i.c.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tallies = slices.DeleteFunc(a.tallies, func(other *Tally) bool { return other == t })
-	for k := range t {
-		a.alone[k].calls.Add(int64(t[k].calls.Load()))
-		a.alone[k].bytes.Add(int64(t[k].bytes.Load()))
-	}
-}
-
-// Add counts a call of a kind.
-func (t *Tally) Add(kind Kind, bytes int) {
-	n := &t[kind-PutKind]
-	release.Store(&n.calls, n.calls.Load()+1)
-	release.Store(&n.bytes, n.bytes.Load()+uint64(bytes))
-}
-
 // Quiet reports whether a call on elements of b that this rank makes alone may do without Alone, and be
 // counted by a Tally: its elements have a DType, and nobody records calls.
 func (i Internals) Quiet(b Buffer) bool { return b.of == 0 && i.c.shared.recorder.Load() == nil }
@@ -101,7 +58,7 @@ func (i Internals) Alone(call *Call, do func() error) error {
 			return c.failAlone(call, err)
 		}
 	}
-	c.account.alone[call.Kind-PutKind].add(call.Bytes())
+	c.account.alone.addShared(call.Kind, call.Bytes())
 	var err error
 	if r := c.shared.recorder.Load(); r != nil {
 		err = r.alone(c, call, do)
@@ -117,11 +74,6 @@ func (i Internals) Alone(call *Call, do func() error) error {
 // FailAlone makes err an *Error about a call that this rank makes alone, at the line where the
 // program is.
 func (i Internals) FailAlone(call *Call, err error) error { return i.c.failAlone(call, err) }
-
-// failAlone makes err an *Error about a call that this rank makes alone.
-func (c *Comm) failAlone(call *Call, err error) error {
-	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
-}
 
 // beyond reports whether n bytes are more than this machine, or the control group of this
 // process, has with all swap.

@@ -21,43 +21,44 @@ type Pending struct {
 // Wait returns when the call has ended, with its error. It may be called more
 // than once and from any goroutine.
 func (p *Pending) Wait() error {
-	p.comm.queue.await(p)
+	p.await()
 	return p.err
 }
 
 // Done returns a channel that is closed when the call has ended.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// queue holds the calls of one communicator that were started and have not
+// A queue holds the calls of one communicator that were started and have not
 // ended, in order.
 type queue struct {
-	length      atomic.Int64
-	waiters     atomic.Int64  // goroutines that wait until a call has ended
-	attended    chan struct{} // holds one element if waiters has risen from 0 since the last Rest; nil before the first Start
-	mu          sync.Mutex
-	first, last *Pending
-	timer       *time.Timer // of Rest
+	waiters  atomic.Int64            // goroutines that wait until a call has ended
+	attended chan struct{}           // holds one element if waiters has risen from 0 since the last Rest; nil before the first Start
+	mu       sync.Mutex              // guards a change of last, and of next of a call that is last
+	last     atomic.Pointer[Pending] // nil: there is no call
+	timer    *time.Timer             // of Rest
 }
 
-// await returns when p, a call of q, has ended. It waits for all calls before p too.
-func (q *queue) await(p *Pending) {
+// await returns when p has ended. It waits for all calls before p too.
+func (p *Pending) await() {
 	select {
 	case <-p.done:
+		return
 	default:
-		if q.waiters.Add(1) == 1 {
-			select {
-			case q.attended <- struct{}{}:
-			default:
-			}
-		}
-		if r := p.comm.shared.recorder.Load(); r != nil {
-			start := time.Now()
-			<-p.done
-			r.waited(p, start)
-		}
-		<-p.done
-		q.waiters.Add(-1)
 	}
+	q := &p.comm.queue
+	if q.waiters.Add(1) == 1 {
+		select {
+		case q.attended <- struct{}{}:
+		default:
+		}
+	}
+	if r := p.comm.shared.recorder.Load(); r != nil {
+		start := time.Now()
+		<-p.done
+		r.waited(p, start)
+	}
+	<-p.done
+	q.waiters.Add(-1)
 }
 
 // Rest sleeps for d, or until a goroutine waits for the call, which was started and has none that
@@ -90,7 +91,7 @@ func (c *Call) Rest(d time.Duration) {
 func (c *Comm) Start(ctx context.Context, call Call) *Pending {
 	p := &Pending{done: make(chan struct{}), comm: c, call: call, ctx: ctx}
 	if c.none() {
-		p.comm, p.err = new(Comm), noComm(&call)
+		p.err = noComm(&call)
 		close(p.done)
 		return p
 	}
@@ -101,7 +102,7 @@ func (c *Comm) Start(ctx context.Context, call Call) *Pending {
 	}
 	c.shared.started.Add(1)
 	if c.queue.add(p) {
-		go c.progress()
+		go c.progress(p)
 		goruntime.Gosched() // others get what they wait for now, not when this goroutine loses its processor
 	}
 	return p
@@ -111,61 +112,49 @@ func (c *Comm) Start(ctx context.Context, call Call) *Pending {
 func (q *queue) add(p *Pending) (first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if first = q.last == nil; first {
-		q.first = p
-	} else {
-		q.last.next = p
-	}
 	if q.attended == nil {
 		q.attended = make(chan struct{}, 1)
 	}
-	q.last = p
-	q.length.Add(1)
-	return first
+	last := q.last.Load()
+	if last != nil {
+		last.next = p
+	}
+	q.last.Store(p)
+	return last == nil
 }
 
-// progress carries out the calls of the queue, until it is empty.
-func (c *Comm) progress() {
-	q := &c.queue
-	for {
-		q.mu.Lock()
-		p := q.first
-		q.mu.Unlock()
+// progress carries out p, the first call of the queue, and those after it until the queue is empty.
+func (c *Comm) progress(p *Pending) {
+	for p != nil {
 		c.account.mu.Lock()
 		c.call = p.call
 		p.err = c.run(p.ctx, &c.call)
 		c.account.mu.Unlock()
-		q.mu.Lock()
-		q.first = p.next
-		more := q.first != nil
-		if !more {
-			q.last = nil
-		}
-		close(p.done) // before length falls: when drain returns, all calls must be done
-		q.length.Add(-1)
 		c.shared.started.Add(-1)
-		q.mu.Unlock()
-		if !more {
-			return
-		}
+		p = c.queue.end(p)
 	}
 }
 
-// drain returns when the queue is empty. It is cheap when it is.
+// end removes p, the first call, and returns the next one.
+func (q *queue) end(p *Pending) (next *Pending) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(p.done) // before last changes: when drain returns, all calls must be done
+	if p.next == nil {
+		q.last.Store(nil)
+	}
+	return p.next
+}
+
+// drain returns when the queue is empty. It is inlined, so that it costs little when the queue is.
 func (c *Comm) drain() {
-	if c.queue.length.Load() != 0 {
-		c.waitAll()
+	if c.queue.last.Load() != nil {
+		c.awaitAll()
 	}
 }
 
-// waitAll is drain when the queue is not empty.
-func (c *Comm) waitAll() {
-	for c.queue.length.Load() != 0 {
-		c.queue.mu.Lock()
-		last := c.queue.last
-		c.queue.mu.Unlock()
-		if last != nil {
-			c.queue.await(last)
-		}
+func (c *Comm) awaitAll() {
+	for p := c.queue.last.Load(); p != nil; p = c.queue.last.Load() {
+		p.await()
 	}
 }

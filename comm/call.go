@@ -223,13 +223,25 @@ func (c *Call) check(rank, size int) error {
 			return err
 		}
 	}
-	if s.InPlace && dst.Ptr == src.Ptr && dst.Count == src.Count {
-		return c.checkElems()
+	same := s.InPlace && dst.Ptr == src.Ptr && dst.Count == src.Count
+	if !same {
+		if err := c.checkCounts(rank, size); err != nil {
+			return err
+		}
 	}
-	if dst.overlaps(*src) {
-		return c.checkInPlace(rank, size)
+	if s.Pattern >= PatternReduce && c.Op == Custom {
+		if err := c.checkElems(); err != nil {
+			return err
+		}
 	}
-	return c.checkCounts(rank, size)
+	if same || !dst.overlaps(*src) {
+		return nil
+	}
+	if !c.inPlace(rank, size) {
+		return errors.New("dst and src overlap; give two separate buffers, or one as the documentation says of calls in place")
+	}
+	c.special |= overlaps
+	return nil
 }
 
 // checkOp checks the operation of a reduction of elements of type dt.
@@ -256,34 +268,31 @@ func (c *Call) checkCounts(rank, size int) error {
 	if s.Root == RootSends && rank != c.Root {
 		src = Unused
 	}
-	var err error
+	wantDst, wantSrc := n, n
 	switch {
 	case s.Pattern == NoPattern:
 		return c.unknown("comm")
 	case dst == Unused || src == Unused:
+		return nil
 	case dst == Whole && src == Whole:
-		if d != n {
-			err = c.lengths(n, n)
-		}
 	case dst == Parts && src == Whole:
-		if d != size*n {
-			err = c.lengths(size*n, n)
-		}
+		wantDst = size * n
 	case dst == Whole && src == Parts:
-		if n != size*d {
-			err = c.lengths(d, size*d)
-		}
+		wantDst, wantSrc = d, size*d
 	case dst == Parts && src == Parts:
 		if d != n || n%size != 0 {
-			err = fmt.Errorf("len(dst) is %d and len(src) %d; both must be the same multiple of the %d ranks", d, n, size)
+			return fmt.Errorf("len(dst) is %d and len(src) %d; both must be the same multiple of the %d ranks", d, n, size)
 		}
 	default:
-		err = c.checkVectors(rank, size, d, n)
+		return c.checkVectors(rank, size, d, n)
 	}
-	if err != nil || c.Op != Custom {
-		return err
+	switch {
+	case d == wantDst && n == wantSrc:
+		return nil
+	case wantDst == wantSrc:
+		return fmt.Errorf("len(dst) is %d and len(src) %d; they must be equal; in place, give the buffer as both", d, n)
 	}
-	return c.checkElems()
+	return fmt.Errorf("len(dst) is %d and len(src) %d; they must be %d and %d", d, n, wantDst, wantSrc)
 }
 
 // checkVectors checks the counts of a call that has some, and whose buffers have d and n elements.
@@ -312,9 +321,6 @@ func (c *Call) checkVectors(rank, size, d, n int) error {
 
 // checkElems checks that a Func's elements are whole in every rank's part.
 func (c *Call) checkElems() error {
-	if !c.Kind.Reduces() || c.Op != Custom {
-		return nil
-	}
 	unit := c.DType().Size() * c.width()
 	whole := c.Dst.Bytes()%c.Func.size == 0 && c.Src.Bytes()%c.Func.size == 0
 	for _, n := range c.SrcCounts {
@@ -325,14 +331,6 @@ func (c *Call) checkElems() error {
 			c.Dst.Bytes(), c.Src.Bytes(), c.Func.size, c.Func.name)
 	}
 	return nil
-}
-
-func (c *Call) lengths(dst, src int) error {
-	if dst == src {
-		return fmt.Errorf("len(dst) is %d and len(src) %d; they must be equal; in place, give the buffer as both",
-			c.Dst.Count/c.width(), c.Src.Count/c.width())
-	}
-	return fmt.Errorf("len(dst) is %d and len(src) %d; they must be %d and %d", c.Dst.Count/c.width(), c.Src.Count/c.width(), dst, src)
 }
 
 // vector checks the counts of one buffer: one a rank, their sum its length,

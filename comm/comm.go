@@ -42,33 +42,36 @@ type Comm struct {
 // NewWorld returns the communicator of all ranks over b. Each rank calls it
 // once, and makes every other communicator by Split or Group.
 func NewWorld(b Backend) *Comm {
-	c := &Comm{name: "world", shared: newShared()}
+	s := newShared()
 	if b, ok := b.(CommonBackend); ok {
-		c.shared.common = b.Common()
+		s.common = b.Common()
 	}
-	world := c.Internals().Common(worldKey{}, func() any {
+	world := s.common.Get(worldKey{}, func() any {
 		world := make([]int, b.Size())
 		for r := range world {
 			world[r] = r
 		}
 		return world
 	}).([]int)
-	c.fill(b, b.Rank(), world, b.Memory())
-	return c
+	memory := b.Memory()
+	if memory == nil {
+		memory = new(mem.System)
+	}
+	return newComm("world", s, b, b.Rank(), world, memory)
 }
 
 // worldKey is the key of the list of all ranks.
 type worldKey struct{}
 
-func (c *Comm) fill(b Backend, rank int, world []int, memory mem.Allocator) {
-	if memory == nil {
-		memory = new(mem.System)
-	}
-	if len(world) == 1 { // nobody to talk to
+// newComm returns rank's communicator of the ranks with these world numbers. One of a single rank has a
+// backend of its own.
+func newComm(name string, s *shared, b Backend, rank int, world []int, memory mem.Allocator) *Comm {
+	if len(world) == 1 {
 		b = &solo{world: world[0]}
 	}
-	c.backend, c.rank, c.size, c.world, c.memory = b, rank, len(world), world, memory
-	c.account = c.shared.ledger.open(c)
+	c := &Comm{name: name, shared: s, backend: b, rank: rank, size: len(world), world: world, memory: memory}
+	c.account = s.ledger.open(c)
+	return c
 }
 
 // Rank returns this rank's number in the communicator, from 0.
@@ -144,15 +147,16 @@ func (c *Comm) finish(ctx context.Context, call *Call) error {
 // none reports whether c is nil, as a rank that is in no group gets it, or the zero Comm.
 func (c *Comm) none() bool { return c == nil || c.backend == nil }
 
-// is reports whether c is a communicator in which this rank has a number, and ranks how many it has, for functions
-// whose first call refuses one that is none.
-func (c *Comm) is(rank int) bool { return !c.none() && c.Rank() == rank }
+// is reports whether this rank has a number in c. Of a communicator that is none it is false, and ranks is 0, so
+// that functions come to their first call, which refuses it.
+func (c *Comm) is(rank int) bool { return !c.none() && c.rank == rank }
 
+// ranks is Size, and 0 if c is none.
 func (c *Comm) ranks() int {
 	if c.none() {
 		return 0
 	}
-	return c.Size()
+	return c.size
 }
 
 func noComm(call *Call) error {
@@ -163,26 +167,18 @@ func noComm(call *Call) error {
 // run carries out call, which is c.call or c.simple.
 func (c *Comm) run(ctx context.Context, call *Call) error {
 	c.seq++
-	if c.err != nil {
-		return c.fail(call, fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
-	}
 	err := call.check(c.rank, c.size)
 	if err == nil && call.special != 0 {
 		err = c.adapt(call)
 	}
-	if err != nil {
-		c.backend.Abort(fmt.Errorf("%v: %w", call, err))
-		return c.fail(call, err)
-	}
-	if ctx == nil || ctx.Err() != nil {
-		if err := Cancelled(ctx); err != nil {
-			c.backend.Abort(err)
-			return c.fail(call, err)
+	if err != nil || c.err != nil || ctx == nil || ctx.Err() != nil {
+		if err := c.refuse(ctx, call, err); err != nil {
+			return err
 		}
 	}
 	var r *Recording
 	if !call.Check {
-		c.account.add(call)
+		c.account.add(call.Kind, call.Cause, call.Bytes())
 		r = c.shared.recorder.Load()
 	}
 	if r != nil {
@@ -191,6 +187,23 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 		err = c.carrier().Do(ctx, call)
 	}
 	if err != nil {
+		return c.fail(call, err)
+	}
+	return nil
+}
+
+// refuse returns the error of a call that is not to be made, nil if it is. problem is what is wrong with the
+// call itself.
+func (c *Comm) refuse(ctx context.Context, call *Call, problem error) error {
+	if c.err != nil {
+		return c.fail(call, fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
+	}
+	if problem != nil {
+		c.backend.Abort(fmt.Errorf("%v: %w", call, problem))
+		return c.fail(call, problem)
+	}
+	if err := Cancelled(ctx); err != nil {
+		c.backend.Abort(err)
 		return c.fail(call, err)
 	}
 	return nil
@@ -216,11 +229,17 @@ func (c *Comm) adapt(call *Call) error {
 
 // fail makes err an *Error about the call in progress, and sticky.
 func (c *Comm) fail(call *Call, err error) error {
-	e := &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Seq: c.seq, Rank: c.world[c.rank], Err: err}
+	e := c.failAlone(call, err)
+	e.Seq = c.seq
 	if c.err == nil {
 		c.err = e
 	}
 	return e
+}
+
+// failAlone makes err an *Error about a call that has no number and does not end the communicator.
+func (c *Comm) failAlone(call *Call, err error) *Error {
+	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
 }
 
 // Split makes communicators of the ranks that give the same color, ordered by
@@ -228,38 +247,50 @@ func (c *Comm) fail(call *Call, err error) error {
 // joins none and gets nil. A group of one rank makes no shared state. A Split of all
 // ranks with one color and their own numbers as keys is MPI's MPI_Comm_dup.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
-	if c.none() {
-		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
-	}
-	return c.split(ctx, color, key, nil)
+	return c.splitByColor(ctx, color, key, nil)
 }
 
-// split is Split. places, if it is not nil, says what each rank gives.
-func (c *Comm) split(ctx context.Context, color, key int, places func(rank int) (color, key int)) (*Comm, error) {
-	c.drain()
-	c.account.mu.Lock()
-	defer c.account.mu.Unlock()
-	c.splits++
-	s := c.splitting()
-	if err := c.exchange(ctx, s.all, int64(color), int64(key), places); err != nil {
-		return nil, err
-	}
-	s.divide.Do(func() { s.groups, s.shared = divide(c.world, s.all) })
-	return c.derive(ctx, s.groups[int64(color)], s.shared, fmt.Sprintf("%s/%d:%d", c.name, c.splits, color))
+// splitByColor is Split. places, if it is not nil, says what each rank gives.
+func (c *Comm) splitByColor(ctx context.Context, color, key int, places func(rank int) (color, key int)) (*Comm, error) {
+	return c.split(ctx, color, key, places, fmt.Sprintf(":%d", color), func(s *splitting) (group, bool, error) {
+		s.divide.Do(func() { s.groups, s.shared = divide(c.world, s.all) })
+		return s.groups[color], s.shared, nil
+	})
+}
+
+// Group makes a communicator of the given ranks of c, in that order. All ranks
+// of c must call it with the same list; those outside it get nil. For several groups
+// at once use Split.
+func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
+	hash := int(hashCounts(ranks))
+	places := func(int) (int, int) { return hash, len(ranks) }
+	return c.split(ctx, hash, len(ranks), places, "", func(s *splitting) (g group, shared bool, err error) {
+		for r := range c.size {
+			if s.all[2*r] != s.all[0] || s.all[2*r+1] != s.all[1] {
+				return g, false, fmt.Errorf("%w: ranks %d and %d gave different lists of ranks to Group, this one %v; give all the same",
+					ErrMismatch, c.world[0], c.world[r], ranks)
+			}
+		}
+		seen := make([]bool, c.size)
+		for i, r := range ranks {
+			if r < 0 || r >= c.size || seen[r] {
+				return g, false, fmt.Errorf("ranks[%d] of Group is %d, in %v; give each of 0 to %d at most once", i, r, ranks, c.size-1)
+			}
+			seen[r] = true
+		}
+		if seen[c.rank] {
+			g = newGroup(c.world, slices.Clone(ranks))
+		}
+		return g, len(ranks) > 1, nil
+	})
 }
 
 // A splitting is what a Split comes to. Ranks of one process have one.
 type splitting struct {
-	all    []int64 // two numbers of each rank
+	all    []int // two numbers of each rank
 	divide sync.Once
-	groups map[int64]group // by colour
-	shared bool            // some group has two ranks
-}
-
-// A group is the ranks of a new communicator.
-type group struct {
-	members []int // ranks of that which is split
-	world   []int // their world numbers
+	groups map[int]group // by colour
+	shared bool          // some group has two ranks
 }
 
 type splitKey struct {
@@ -267,27 +298,10 @@ type splitKey struct {
 	splits int
 }
 
-// splitting returns that of the Split in progress. Its exchange is over before it is forgotten: see exchange.
-func (c *Comm) splitting() *splitting {
-	return c.Internals().Common(splitKey{c.name, c.splits}, func() any { return &splitting{all: make([]int64, 2*c.size)} }).(*splitting)
-}
-
-// divide returns the groups of the ranks that give the same colour, from two numbers of each rank.
-func divide(world []int, all []int64) (groups map[int64]group, shared bool) {
-	groups = map[int64]group{}
-	for r := range world {
-		if color := all[2*r]; color >= 0 {
-			g := groups[color]
-			g.members = append(g.members, r)
-			groups[color] = g
-			shared = shared || len(g.members) > 1
-		}
-	}
-	for color, g := range groups {
-		slices.SortStableFunc(g.members, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
-		groups[color] = newGroup(world, g.members)
-	}
-	return groups, shared
+// A group is the ranks of a new communicator.
+type group struct {
+	members []int // ranks of that which is split
+	world   []int // their world numbers
 }
 
 func newGroup(world, members []int) group {
@@ -298,81 +312,63 @@ func newGroup(world, members []int) group {
 	return g
 }
 
-// Group makes a communicator of the given ranks of c, in that order. All ranks
-// of c must call it with the same list; those outside it get nil. For several groups
-// at once use Split.
-func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
+// divide returns the groups of the ranks that give the same colour, from the colour and the key of each rank.
+func divide(world []int, all []int) (groups map[int]group, shared bool) {
+	members := map[int][]int{}
+	for r := range world {
+		if color := all[2*r]; color >= 0 {
+			members[color] = append(members[color], r)
+		}
+	}
+	groups = map[int]group{}
+	for color, ranks := range members {
+		slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
+		groups[color] = newGroup(world, ranks)
+		shared = shared || len(ranks) > 1
+	}
+	return groups, shared
+}
+
+// split makes a communicator. It gathers two numbers from each rank, a and b from this one; places, if it is not
+// nil, says which numbers each rank gives. choose then returns this rank's group, an empty one if it is in none,
+// and says whether some rank's group has two ranks. suffix ends the communicator's name.
+func (c *Comm) split(ctx context.Context, a, b int, places func(rank int) (a, b int), suffix string,
+	choose func(s *splitting) (g group, shared bool, err error),
+) (*Comm, error) {
+	mine := Of([]int{a, b})
 	if c.none() {
-		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
+		return nil, noComm(&Call{Kind: SplitKind, Src: mine})
 	}
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
-	hash := int64(hashCounts(ranks))
 	c.splits++
-	all := c.splitting().all
-	if err := c.exchange(ctx, all, hash, int64(len(ranks)), func(int) (int, int) { return int(hash), len(ranks) }); err != nil {
-		return nil, err
+	key := splitKey{c.name, c.splits}
+	s := c.shared.common.Get(key, func() any { return &splitting{all: make([]int, 2*c.size)} }).(*splitting)
+	c.call = Call{Kind: SplitKind, Dst: Of(s.all), Src: mine, places: places}
+	if err := c.run(ctx, &c.call); err != nil {
+		return nil, err // c.call stays, as others may still read it
 	}
-	for r := range c.size {
-		if all[2*r] != all[0] || all[2*r+1] != all[1] {
-			return nil, c.refuse(fmt.Errorf("%w: ranks %d and %d gave different lists of ranks to Group, this one %v; give all the same",
-				ErrMismatch, c.world[0], c.world[r], ranks))
-		}
+	c.call = Call{Kind: SplitKind, Src: mine} // without s.all, for errors of what follows
+	c.shared.common.Delete(key)               // all ranks have s
+	g, shared, err := choose(s)
+	if err != nil {
+		c.backend.Abort(err)
+		return nil, c.fail(&c.call, err)
 	}
-	seen := make([]bool, c.size)
-	for i, r := range ranks {
-		if r < 0 || r >= c.size || seen[r] {
-			return nil, c.refuse(fmt.Errorf("ranks[%d] of Group is %d, in %v; give each of 0 to %d at most once", i, r, ranks, c.size-1))
-		}
-		seen[r] = true
-	}
-	members := slices.Clone(ranks)
-	if !slices.Contains(members, c.rank) {
-		members = nil
-	}
-	return c.derive(ctx, newGroup(c.world, members), len(ranks) > 1, fmt.Sprintf("%s/%d", c.name, c.splits))
-}
-
-// exchange begins a Split: it gathers two numbers from each rank. Ranks of one process have one list
-// of all.
-func (c *Comm) exchange(ctx context.Context, all []int64, a, b int64, places func(rank int) (a, b int)) error {
-	c.call = Call{Kind: SplitKind, Dst: Of(all), Src: Of([]int64{a, b}), places: places}
-	if err := c.run(ctx, &c.call); err != nil { // others may still read the call
-		return err
-	}
-	c.call = Call{Kind: SplitKind, Src: Of([]int64{a, b})} // without the list, for errors of what follows
-	c.shared.common.Delete(splitKey{c.name, c.splits})     // all ranks have it
-	return nil
-}
-
-// refuse fails a Split after its exchange.
-func (c *Comm) refuse(err error) error {
-	c.backend.Abort(err)
-	return c.fail(&c.call, err)
-}
-
-// derive ends a Split. shared says whether some new group has two ranks.
-func (c *Comm) derive(ctx context.Context, g group, shared bool, name string) (*Comm, error) {
-	rank := slices.Index(g.members, c.rank)
-	var b Backend
+	var joined Backend // of a group of two ranks or more
 	if shared {
-		ask := g.members
-		if len(ask) < 2 {
-			ask = nil
+		members := g.members
+		if len(members) == 1 {
+			members = nil
 		}
-		joined, err := c.backend.Split(ctx, ask)
-		if err != nil {
+		if joined, err = c.backend.Split(ctx, members); err != nil {
 			return nil, c.fail(&c.call, err)
-		}
-		if len(ask) > 0 {
-			b = joined
 		}
 	}
 	if len(g.members) == 0 {
 		return nil, nil
 	}
-	n := &Comm{name: name, shared: c.shared}
-	n.fill(b, rank, g.world, c.memory)
-	return n, nil
+	name := fmt.Sprintf("%s/%d%s", c.name, c.splits, suffix)
+	return newComm(name, c.shared, joined, slices.Index(g.members, c.rank), g.world, c.memory), nil
 }

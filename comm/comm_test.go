@@ -242,6 +242,7 @@ func TestCallsOnNoCommunicator(t *testing.T) {
 		x := []int{1}
 		_, split := c.Split(ctx, 0, 0)
 		_, group := c.Group(ctx, []int{0})
+		_, _, hosts := c.SplitHosts(ctx)
 		for want, err := range map[string]error{
 			"comm: AllReduce sum int64[1] at ": AllReduce(ctx, c, x, Sum),
 			"comm: Barrier at ":                Barrier(ctx, c),
@@ -249,6 +250,8 @@ func TestCallsOnNoCommunicator(t *testing.T) {
 			"comm: Scan":                       c.Start(ctx, Call{Kind: ScanKind, Op: Sum, Dst: Of(x), Src: Of(x)}).Wait(),
 			"comm: Split int64[2] at":          split,
 			"comm: Split int64[2] at ":         group,
+			"comm: AllGather uint64[1] at ":    hosts,
+			"comm: Send int64[1] for SendRecv": SendRecv(ctx, c, x, 0, x, 0),
 		} {
 			var e *Error
 			if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "the communicator is nil") {

@@ -20,7 +20,7 @@ func (c *Comm) SplitHosts(ctx context.Context) (host, peers *Comm, err error) {
 
 // splitHosts is SplitHosts on the machine with this id.
 func (c *Comm) splitHosts(ctx context.Context, id uint64) (host, peers *Comm, err error) {
-	all := make([]uint64, c.size)
+	all := make([]uint64, c.ranks())
 	if err := AllGather(ctx, c, all, []uint64{id}); err != nil {
 		return nil, nil, err
 	}

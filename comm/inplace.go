@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -13,33 +12,24 @@ import (
 //   - in a gather Src is this rank's part of Dst, in a scatter Dst is the root's part of Src;
 //   - in an AllReduce, Reduce, ReduceScatter, Scan or AllToAll both begin at one address.
 func (c *Call) inPlace(rank, size int) bool {
-	s := c.Kind.Shape()
-	width := c.width()
-	switch {
-	case c.rows() || c.Dst.Count == 0 || c.Src.Count == 0:
+	if c.rows() || c.Dst.Count == 0 || c.Src.Count == 0 {
 		return false
+	}
+	s := c.Kind.Shape()
+	part, whole, layout, counts := c.Src, c.Dst, s.Dst, c.DstCounts
+	switch {
 	case s.Pattern != PatternMove || s.Dst != Whole && s.Src != Whole:
 		return c.Dst.Ptr == c.Src.Ptr
-	case s.Src == Whole && s.Root != RootSends:
-		at, n := extent(s.Dst, c.Dst, c.DstCounts, rank, size)
-		return c.Src.Ptr == unsafe.Add(c.Dst.Ptr, at*width*c.DType().Size()) && c.Src.Count == n*width
-	case s.Dst == Whole && s.Root == RootSends:
-		at, n := extent(s.Src, c.Src, c.SrcCounts, rank, size)
-		return c.Dst.Ptr == unsafe.Add(c.Src.Ptr, at*width*c.DType().Size()) && c.Dst.Count == n*width
+	case s.Root == RootShares:
+		return false
+	case s.Root == RootSends:
+		part, whole, layout, counts = c.Dst, c.Src, s.Src, c.SrcCounts
 	}
-	return false
-}
-
-// checkInPlace is checkCounts for a call whose buffers overlap.
-func (c *Call) checkInPlace(rank, size int) error {
-	if err := c.checkCounts(rank, size); err != nil {
-		return err
+	at, n := extent(layout, whole, counts, rank, size)
+	if layout == Counted { // counts are in elements of the user's
+		at, n = at*c.width(), n*c.width()
 	}
-	if !c.inPlace(rank, size) {
-		return errors.New("dst and src overlap; give two separate buffers, or one as the documentation says of calls in place")
-	}
-	c.special |= overlaps
-	return nil
+	return part.Ptr == unsafe.Add(whole.Ptr, at*c.DType().Size()) && part.Count == n
 }
 
 // separate gives a call in place two buffers that do not overlap, for the backend. Where ranks

@@ -2,6 +2,7 @@ package comm
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync/atomic"
 )
@@ -58,7 +59,12 @@ func (i Internals) World() []int { return i.c.world }
 func (i Internals) Backend() Backend { return i.c.backend }
 
 // Library returns what the backend calls itself.
-func (i Internals) Library() string { return i.c.library() }
+func (i Internals) Library() string {
+	if l, ok := i.c.backend.(interface{ Library() string }); ok {
+		return l.Library()
+	}
+	return fmt.Sprintf("%T", i.c.backend)
+}
 
 // Holder returns what knows the memory of this rank's device, nil if there is none.
 func (i Internals) Holder() DeviceHolder {
@@ -77,7 +83,7 @@ func (i Internals) Wrap(wrap func(b Backend, world []int) Backend) { i.c.shared.
 // Split is Comm.Split where each rank knows what all give: rank r gives place(r).
 func (i Internals) Split(ctx context.Context, place func(rank int) (color, key int)) (*Comm, error) {
 	color, key := place(i.c.rank)
-	return i.c.split(ctx, color, key, place)
+	return i.c.splitByColor(ctx, color, key, place)
 }
 
 // OneHost reports whether the backend knows that all ranks are processes of one host.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // An account is what one communicator has called. It outlives the communicator,
@@ -14,26 +16,18 @@ type account struct {
 	mu     sync.Mutex // guards the Comm too
 	kinds  [Kinds]Count
 	causes map[Cause]*Count
-	alone  [Kinds - PutKind]atomicCount // of the kinds that one rank calls alone; mu does not guard them
 
-	tallies []*Tally // of these too
+	alone   Tally    // of calls that one rank makes alone; several goroutines add to it, and mu does not guard it
+	tallies []*Tally // of such calls too, see Internals.Tally
 }
 
-// An atomicCount is a Count that several goroutines add to.
-type atomicCount struct{ calls, bytes atomic.Int64 }
-
-func (n *atomicCount) add(bytes int) {
-	n.calls.Add(1)
-	n.bytes.Add(int64(bytes))
-}
-
-func (a *account) add(call *Call) {
-	bytes := call.Bytes()
-	a.kinds[call.Kind].add(bytes)
-	if call.Cause == "" {
+// add counts a call.
+func (a *account) add(kind Kind, cause string, bytes int) {
+	a.kinds[kind].add(Count{1, bytes})
+	if cause == "" {
 		return
 	}
-	key := Cause{call.Kind, call.Cause}
+	key := Cause{kind, cause}
 	n := a.causes[key]
 	if n == nil {
 		if a.causes == nil {
@@ -42,7 +36,7 @@ func (a *account) add(call *Call) {
 		n = new(Count)
 		a.causes[key] = n
 	}
-	n.add(bytes)
+	n.add(Count{1, bytes})
 }
 
 // addTo adds the account to s. It waits for a call in progress.
@@ -50,23 +44,61 @@ func (a *account) addTo(s *Stats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for k, n := range a.kinds {
-		s.Kinds[k].Calls += n.Calls
-		s.Kinds[k].Bytes += n.Bytes
+		s.Kinds[k].add(n)
 	}
-	for k := range a.alone {
-		n := &s.Kinds[PutKind+Kind(k)]
-		n.Calls += int(a.alone[k].calls.Load())
-		n.Bytes += int(a.alone[k].bytes.Load())
-		for _, t := range a.tallies {
-			n.Calls += int(t[k].calls.Load())
-			n.Bytes += int(t[k].bytes.Load())
-		}
+	a.alone.addTo(s)
+	for _, t := range a.tallies {
+		t.addTo(s)
 	}
 	for key, n := range a.causes {
 		sum := s.Causes[key]
-		sum.Calls += n.Calls
-		sum.Bytes += n.Bytes
+		sum.add(*n)
 		s.Causes[key] = sum
+	}
+}
+
+// A Tally counts calls that this rank makes alone where a lock of the caller's guards Add: an addition that
+// goroutines may make at once takes several times as long.
+type Tally [Kinds - PutKind]struct{ calls, bytes atomic.Uint64 }
+
+// Tally returns one for the communicator's Stats.
+func (i Internals) Tally() *Tally {
+	a, t := i.c.account, new(Tally)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tallies = append(a.tallies, t)
+	return t
+}
+
+// EndTally ends a Tally, whose counts stay in the Stats.
+func (i Internals) EndTally(t *Tally) {
+	a := i.c.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tallies = slices.DeleteFunc(a.tallies, func(other *Tally) bool { return other == t })
+	for k := range t {
+		a.alone[k].calls.Add(t[k].calls.Load())
+		a.alone[k].bytes.Add(t[k].bytes.Load())
+	}
+}
+
+// Add counts a call of a kind.
+func (t *Tally) Add(kind Kind, bytes int) {
+	n := &t[kind-PutKind]
+	release.Store(&n.calls, n.calls.Load()+1)
+	release.Store(&n.bytes, n.bytes.Load()+uint64(bytes))
+}
+
+// addShared is Add by goroutines that may add at once.
+func (t *Tally) addShared(kind Kind, bytes int) {
+	n := &t[kind-PutKind]
+	n.calls.Add(1)
+	n.bytes.Add(uint64(bytes))
+}
+
+func (t *Tally) addTo(s *Stats) {
+	for k := range t {
+		s.Kinds[PutKind+Kind(k)].add(Count{int(t[k].calls.Load()), int(t[k].bytes.Load())})
 	}
 }
 

@@ -86,16 +86,12 @@ func (r *Recording) Events() []Event {
 
 // Stats counts the calls so far.
 func (r *Recording) Stats() Stats {
-	s := newStats()
+	var a account
 	for _, e := range r.Events() {
-		s.Kinds[e.Kind].add(e.Bytes)
-		if e.Cause != "" {
-			key := Cause{e.Kind, e.Cause}
-			n := s.Causes[key]
-			n.add(e.Bytes)
-			s.Causes[key] = n
-		}
+		a.add(e.Kind, e.Cause, e.Bytes)
 	}
+	s := newStats()
+	a.addTo(&s)
 	return s
 }
 

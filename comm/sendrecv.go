@@ -24,6 +24,9 @@ const sendRecv = "SendRecv"
 
 // sendRecv carries out a Send and a Recv at once. Statistics and recordings have both.
 func (c *Comm) sendRecv(ctx context.Context, send, recv Call) error {
+	if c.none() {
+		return noComm(&send)
+	}
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
@@ -34,22 +37,14 @@ func (c *Comm) sendRecv(ctx context.Context, send, recv Call) error {
 	if !ok && !alone && c.size > 1 {
 		return c.failAlone(one, fmt.Errorf("%s cannot send and receive at once; "+
 			"use AllToAllV, with counts of 0 for ranks that are no neighbours: %w",
-			c.library(), errors.ErrUnsupported))
+			c.Internals().Library(), errors.ErrUnsupported))
 	}
 	c.seq += 2
-	if c.err != nil {
-		return c.fail(one, fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
+	if err := c.refuse(ctx, one, c.checkSendRecv(one, two, alone)); err != nil {
+		return err
 	}
-	if err := c.checkSendRecv(one, two, alone); err != nil {
-		c.backend.Abort(fmt.Errorf("%v: %w", one, err))
-		return c.fail(one, err)
-	}
-	if err := Cancelled(ctx); err != nil {
-		c.backend.Abort(err)
-		return c.fail(one, err)
-	}
-	c.account.add(one)
-	c.account.add(two)
+	c.account.add(one.Kind, one.Cause, one.Bytes())
+	c.account.add(two.Kind, two.Cause, two.Bytes())
 	do := func() error {
 		if alone {
 			copy(two.Dst.Data(), one.Src.Data())

@@ -23,36 +23,17 @@ func newShared() *shared {
 
 // Attrs are values that are kept under keys. The zero Attrs has none. It may be used by several
 // goroutines.
-type Attrs struct {
-	mu   sync.Mutex
-	vals map[any]any
-}
+type Attrs struct{ vals sync.Map }
 
 // Delete forgets what is kept under key.
-func (a *Attrs) Delete(key any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.vals, key)
-}
+func (a *Attrs) Delete(key any) { a.vals.Delete(key) }
 
 // Get returns what is kept under key, making it by make if there is nothing yet. If goroutines race
 // to make a value the first one stays.
 func (a *Attrs) Get(key any, make func() any) any {
-	a.mu.Lock()
-	v, ok := a.vals[key]
-	a.mu.Unlock()
-	if ok {
+	if v, ok := a.vals.Load(key); ok {
 		return v
 	}
-	v = make()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if first, ok := a.vals[key]; ok {
-		return first
-	}
-	if a.vals == nil {
-		a.vals = map[any]any{}
-	}
-	a.vals[key] = v
+	v, _ := a.vals.LoadOrStore(key, make())
 	return v
 }

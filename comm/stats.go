@@ -11,9 +11,9 @@ type Count struct {
 	Bytes int // handed in by this rank, see Call.Bytes
 }
 
-func (n *Count) add(bytes int) {
-	n.Calls++
-	n.Bytes += bytes
+func (n *Count) add(more Count) {
+	n.Calls += more.Calls
+	n.Bytes += more.Bytes
 }
 
 // Stats are the calls that this rank has made on all communicators of a world.
@@ -34,8 +34,7 @@ type Cause struct {
 func (s Stats) Total() Count {
 	var t Count
 	for _, n := range s.Kinds {
-		t.Calls += n.Calls
-		t.Bytes += n.Bytes
+		t.add(n)
 	}
 	return t
 }
