@@ -54,7 +54,7 @@ func (i Internals) Alone(call *Call, do func() error) error {
 		return noComm(call)
 	}
 	if call.Dst.of|call.Src.of != 0 {
-		if err := call.checkElements(); err != nil {
+		if err := call.checkTypes(); err != nil {
 			return c.failAlone(call, err)
 		}
 	}

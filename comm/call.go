@@ -121,18 +121,19 @@ func (c *Call) Bytes() int {
 
 // String describes the call without its line: "AllReduce sum float32[1024]".
 func (c *Call) String() string {
-	s := c.Fingerprint().describe(c.structType(), c.Root)
-	switch {
-	case c.Op == Custom && c.Func != nil && c.Func.size > 0: // not one on other elements
+	var s string
+	switch c.Kind.Shape().Pattern {
+	case PatternMessage:
+		s = c.withElements()
+	case PatternWindow:
+		s = fmt.Sprintf("%s of rank %d", c.withElements(), c.Root)
+	case PatternTagged:
+		s = c.withElements() + c.address()
+	default:
+		s = c.Fingerprint().describe(c.structType(), c.Root)
+	}
+	if c.Op == Custom && c.Func != nil && c.Func.size > 0 { // not one on other elements
 		s += fmt.Sprintf(" by %q on %d-byte elements", c.Func.name, c.Func.size)
-	case c.Kind.PointToPoint():
-		s = fmt.Sprintf("%v %v[%d]", c.Kind, c.elements(), (c.Dst.Count+c.Src.Count)/c.width())
-	case c.Kind == LockKind:
-		s = fmt.Sprintf("%v of rank %d", c.Kind, c.Root)
-	case c.Kind.Tagged():
-		s = c.tagged()
-	case c.Kind.OneSided():
-		s = fmt.Sprintf("%v %v[%d] of rank %d", c.Kind, c.elements(), (c.Dst.Count+c.Src.Count)/c.width(), c.Root)
 	}
 	if c.Cause != "" {
 		s += " for " + c.Cause
@@ -140,25 +141,28 @@ func (c *Call) String() string {
 	return s
 }
 
-// tagged describes a call of package comm/message.
-func (c *Call) tagged() string {
+// withElements describes a call with one buffer at most, without the other rank.
+func (c *Call) withElements() string {
 	s := c.Kind.String()
 	if e := c.elements(); e != "" {
 		s += fmt.Sprintf(" %s[%d]", e, (c.Dst.Count+c.Src.Count)/c.width())
 	}
-	way := "from"
+	return s
+}
+
+// address describes the other rank and the tag of a call of package comm/message.
+func (c *Call) address() string {
+	way, rank, tag := "from", "any rank", "any tag"
 	if c.Kind == TaggedSendKind {
 		way = "to"
 	}
-	if c.Root == AnyRank {
-		s += fmt.Sprintf(" %s any rank", way)
-	} else {
-		s += fmt.Sprintf(" %s rank %d", way, c.Root)
+	if c.Root != AnyRank {
+		rank = fmt.Sprintf("rank %d", c.Root)
 	}
-	if c.Tag == AnyTag {
-		return s + ", any tag"
+	if c.Tag != AnyTag {
+		tag = fmt.Sprintf("tag %d", c.Tag)
 	}
-	return s + fmt.Sprintf(", tag %d", c.Tag)
+	return fmt.Sprintf(" %s %s, %s", way, rank, tag)
 }
 
 // Site returns where the user made the call, as "train/main.go:31". It walks the
@@ -207,7 +211,7 @@ func (c *Call) check(rank, size int) error {
 	}
 	if dst.of|src.of != 0 {
 		c.special |= ofStructs
-		if err := c.checkElements(); err != nil {
+		if err := c.checkTypes(); err != nil {
 			return err
 		}
 	}
@@ -230,7 +234,7 @@ func (c *Call) check(rank, size int) error {
 		}
 	}
 	if s.Pattern >= PatternReduce && c.Op == Custom {
-		if err := c.checkElems(); err != nil {
+		if err := c.checkFunc(); err != nil {
 			return err
 		}
 	}
@@ -319,8 +323,8 @@ func (c *Call) checkVectors(rank, size, d, n int) error {
 	}
 }
 
-// checkElems checks that a Func's elements are whole in every rank's part.
-func (c *Call) checkElems() error {
+// checkFunc checks that a Func's elements are whole in every rank's part.
+func (c *Call) checkFunc() error {
 	unit := c.DType().Size() * c.width()
 	whole := c.Dst.Bytes()%c.Func.size == 0 && c.Src.Bytes()%c.Func.size == 0
 	for _, n := range c.SrcCounts {

@@ -166,14 +166,14 @@ func Recv[T any](ctx context.Context, c *Comm, buf []T, from int) error {
 // whatever their lengths, and nil on the other ranks. It is a Gather of the lengths
 // and a GatherV of the elements: where the lengths are known, GatherV alone is faster.
 func GatherSlices[T any](ctx context.Context, c *Comm, src []T, root int) ([][]T, error) {
-	lengths := make([]int64, c.ranks())
-	if err := Gather(ctx, c, lengths, []int64{int64(len(src))}, root); err != nil {
+	counts := make([]int, c.ranks())
+	if err := Gather(ctx, c, counts, []int{len(src)}, root); err != nil {
 		return nil, err
 	}
 	if c.Rank() != root {
 		return nil, GatherV(ctx, c, nil, src, nil, root)
 	}
-	all, parts, counts := slicesOf[T](lengths)
+	all, parts := slicesOf[T](counts)
 	if err := GatherV(ctx, c, all, src, counts, root); err != nil {
 		return nil, err
 	}
@@ -183,11 +183,11 @@ func GatherSlices[T any](ctx context.Context, c *Comm, src []T, root int) ([][]T
 // AllGatherSlices returns on every rank what GatherSlices returns on root. It is an
 // AllGather of the lengths and an AllGatherV of the elements.
 func AllGatherSlices[T any](ctx context.Context, c *Comm, src []T) ([][]T, error) {
-	lengths := make([]int64, c.ranks())
-	if err := AllGather(ctx, c, lengths, []int64{int64(len(src))}); err != nil {
+	counts := make([]int, c.ranks())
+	if err := AllGather(ctx, c, counts, []int{len(src)}); err != nil {
 		return nil, err
 	}
-	all, parts, counts := slicesOf[T](lengths)
+	all, parts := slicesOf[T](counts)
 	if err := AllGatherV(ctx, c, all, src, counts); err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func AllGatherSlices[T any](ctx context.Context, c *Comm, src []T) ([][]T, error
 // BroadcastSlices returns on every rank the src of rank root, whatever its length; src is not
 // used on other ranks. It is a Broadcast of the length and one of the elements.
 func BroadcastSlices[T any](ctx context.Context, c *Comm, src []T, root int) ([]T, error) {
-	length := []int64{int64(len(src))}
+	length := []int{len(src)}
 	if err := Broadcast(ctx, c, length, root); err != nil {
 		return nil, err
 	}
@@ -212,19 +212,16 @@ func BroadcastSlices[T any](ctx context.Context, c *Comm, src []T, root int) ([]
 // of the lengths and a ScatterV of the elements.
 func ScatterSlices[T any](ctx context.Context, c *Comm, src [][]T, root int) ([]T, error) {
 	var counts []int
-	var lengths []int64
 	if c.is(root) {
 		if len(src) != c.Size() {
 			err := fmt.Errorf("comm: ScatterSlices: %d slices for %d ranks; give one for each, which may be empty", len(src), c.Size())
 			c.Abort(err) // the others must not wait
 			return nil, err
 		}
-		for _, s := range src {
-			counts, lengths = append(counts, len(s)), append(lengths, int64(len(s)))
-		}
+		counts = lengths(src)
 	}
-	length := []int64{0}
-	if err := Scatter(ctx, c, length, lengths, root); err != nil {
+	length := []int{0}
+	if err := Scatter(ctx, c, length, counts, root); err != nil {
 		return nil, err
 	}
 	dst := make([]T, length[0])
@@ -238,32 +235,36 @@ func AllToAllSlices[T any](ctx context.Context, c *Comm, src [][]T) ([][]T, erro
 	if !c.none() && len(src) != c.Size() {
 		return nil, fmt.Errorf("comm: AllToAllSlices: %d slices for %d ranks; give one for each, which may be empty", len(src), c.Size())
 	}
-	counts, sent, lengths := make([]int, len(src)), make([]int64, len(src)), make([]int64, len(src))
-	for r, s := range src {
-		counts[r], sent[r] = len(s), int64(len(s))
-	}
-	if err := AllToAll(ctx, c, lengths, sent); err != nil {
+	sent, received := lengths(src), make([]int, len(src))
+	if err := AllToAll(ctx, c, received, sent); err != nil {
 		return nil, err
 	}
-	all, parts, received := slicesOf[T](lengths)
-	if err := AllToAllV(ctx, c, all, received, slices.Concat(src...), counts); err != nil {
+	all, parts := slicesOf[T](received)
+	if err := AllToAllV(ctx, c, all, received, slices.Concat(src...), sent); err != nil {
 		return nil, err
 	}
 	return parts, nil
 }
 
+// lengths returns the length of each slice.
+func lengths[T any](of [][]T) []int {
+	counts := make([]int, len(of))
+	for i, s := range of {
+		counts[i] = len(s)
+	}
+	return counts
+}
+
 // slicesOf makes slices of the given lengths, one after another in all.
-func slicesOf[T any](lengths []int64) (all []T, parts [][]T, counts []int) {
-	counts, total := make([]int, len(lengths)), 0
-	for r, n := range lengths {
-		counts[r] = int(n)
-		total += int(n)
+func slicesOf[T any](counts []int) (all []T, parts [][]T) {
+	total := 0
+	for _, n := range counts {
+		total += n
 	}
 	all = make([]T, total)
-	parts = make([][]T, len(counts))
 	rest := all
-	for r, n := range counts {
-		parts[r], rest = rest[:n:n], rest[n:]
+	for _, n := range counts {
+		parts, rest = append(parts, rest[:n:n]), rest[n:]
 	}
-	return all, parts, counts
+	return all, parts
 }

@@ -206,7 +206,6 @@ func TestUnknownKindsAndOperations(t *testing.T) {
 	for name, err := range map[string]error{
 		"check":       call.check(0, 1),
 		"checkCounts": call.checkCounts(0, 1),
-		"Deal":        call.Deal(0, make([]Buffer, 1), make([]Buffer, 1)),
 		"solo":        (&solo{}).Do(t.Context(), &call),
 		"Carried":     call.Carried("test", 1<<PatternReduce),
 	} {

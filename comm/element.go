@@ -55,24 +55,9 @@ func Of[T any](s []T) Buffer {
 	return b
 }
 
-// as returns b with elements of type t, which is none of those that exactly knows.
+// as returns b with elements of type t, which Exactly does not know.
 func (b Buffer) as(t reflect.Type) Buffer {
-	switch t.Kind() {
-	case reflect.Float32:
-		b.DType = Float32
-	case reflect.Float64:
-		b.DType = Float64
-	case reflect.Complex64:
-		b.DType = Complex64
-	case reflect.Complex128:
-		b.DType = Complex128
-	case reflect.Bool:
-		b.DType = Bool
-	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
-		b.DType = [...]DType{1: Int8, 2: Int16, 4: Int32, 8: Int64}[t.Size()]
-	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
-		b.DType = [...]DType{1: Uint8, 2: Uint16, 4: Uint32, 8: Uint64}[t.Size()]
-	default:
+	if b.DType = dtype.Like(t); b.DType == dtype.Invalid {
 		b.DType, b.of = Uint8, structs.Of(t)
 		b.Count *= b.of.Type().Size
 	}
@@ -105,8 +90,8 @@ func (c *Call) width() int {
 	return 1
 }
 
-// checkElements checks the type of the elements.
-func (c *Call) checkElements() error {
+// checkTypes checks the type of the elements.
+func (c *Call) checkTypes() error {
 	dst, src := c.Dst.of, c.Src.of
 	t := c.structType()
 	switch {

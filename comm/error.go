@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,17 +29,18 @@ type Error struct {
 
 // Error gives all of it in one line.
 func (e *Error) Error() string {
-	at := ""
+	at, who := "", ""
 	if e.Site != "" {
 		at = " at " + e.Site
 	}
-	if e.Comm == "" {
-		return fmt.Sprintf("comm: %s%s: %v", e.Call, at, e.Err)
+	switch {
+	case e.Comm == "":
+	case e.Seq == 0:
+		who = fmt.Sprintf(" (rank %d, %s)", e.Rank, e.Comm)
+	default:
+		who = fmt.Sprintf(" (rank %d, call %d of %s)", e.Rank, e.Seq, e.Comm)
 	}
-	if e.Seq == 0 {
-		return fmt.Sprintf("comm: %s%s (rank %d, %s): %v", e.Call, at, e.Rank, e.Comm, e.Err)
-	}
-	return fmt.Sprintf("comm: %s%s (rank %d, call %d of %s): %v", e.Call, at, e.Rank, e.Seq, e.Comm, e.Err)
+	return fmt.Sprintf("comm: %s%s%s: %v", e.Call, at, who, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -101,30 +101,6 @@ func (p Party) String() string {
 	return fmt.Sprintf("rank %d called %s at %s", p.Rank, p.Call, p.Site)
 }
 
-// A PartyText is a Party in the form in which ranks send it to each other, without the rank:
-// the lengths of the two texts, 2 bytes each, the facts, and the texts, truncated to fit.
-type PartyText [512]byte
-
-const partyHead = 8
-
-// Text returns p as it is sent.
-func (p Party) Text() (t PartyText) {
-	n := copy(t[partyHead:], p.Call)
-	m := copy(t[partyHead+n:], p.Site)
-	binary.LittleEndian.PutUint16(t[:], uint16(n))
-	binary.LittleEndian.PutUint16(t[2:], uint16(m))
-	binary.LittleEndian.PutUint32(t[4:], p.Facts)
-	return t
-}
-
-// Party returns what rank has sent. A damaged text gives some Party.
-func (t *PartyText) Party(rank int) Party {
-	n := min(int(binary.LittleEndian.Uint16(t[:])), len(t)-partyHead)
-	m := min(int(binary.LittleEndian.Uint16(t[2:])), len(t)-partyHead-n)
-	return Party{Rank: rank, Call: string(t[partyHead : partyHead+n]), Site: string(t[partyHead+n : partyHead+n+m]),
-		Facts: binary.LittleEndian.Uint32(t[4:])}
-}
-
 // A MismatchError says that two ranks made different calls.
 type MismatchError struct {
 	A, B Party // the lower rank first
@@ -177,13 +153,6 @@ func withoutCount(call string) string {
 func (c *Call) Uneven(from, sent, to, expected int) error {
 	return fmt.Errorf("%w: in %v rank %d sends %d elements to rank %d, which expects %d; make the two counts equal",
 		ErrMismatch, c.Kind, from, sent/c.width(), to, expected/c.width())
-}
-
-// Circle returns the error of ranks that wait for each other: waits says of each what it
-// called and for whom it waits, and ends in ", ".
-func Circle(waits string) error {
-	return fmt.Errorf("%w: %snone of these calls can end; have each Send meet its Recv, and each collective all ranks, in one order",
-		ErrMismatch, waits)
 }
 
 // Late returns the error of a call that gave up (cause is the context's)

@@ -44,13 +44,24 @@ func (c *Call) Fingerprint() Fingerprint {
 		f.What |= uint64(c.hash()) << 40
 	}
 	f.What ^= uint64(c.Facts) << 40
-	if shape.Agreed {
-		f.Count = c.hashAgreed()
-	} else {
-		n, _ := c.agreedCount()
-		f.Count = uint64(n)
-	}
+	f.Count = c.agreed()
 	return f
+}
+
+// agreed returns the number of elements that must be the same on all ranks, or the hash of the counts that must be.
+// It is 0 if there is nothing of the kind.
+func (c *Call) agreed() uint64 {
+	switch s := c.Kind.Shape(); {
+	case s.Pairwise() || s.Pattern == PatternBarrier:
+		return 0
+	case s.Dst == Counted:
+		return hashCounts(c.DstCounts)
+	case s.Src == Counted:
+		return hashCounts(c.SrcCounts)
+	case s.Dst == Whole && s.Src != Whole:
+		return uint64(c.Dst.Count)
+	}
+	return uint64(c.Src.Count)
 }
 
 // hash returns the hash of c's Func, struct type and Piece, of those that it has.
@@ -65,14 +76,6 @@ func (c *Call) hash() (h uint32) {
 		h |= uint32(c.whole*2654435761) >> 8
 	}
 	return h
-}
-
-// hashAgreed returns the hash of the counts that all ranks give.
-func (c *Call) hashAgreed() uint64 {
-	if c.Kind.Shape().Dst == Counted {
-		return hashCounts(c.DstCounts)
-	}
-	return hashCounts(c.SrcCounts)
 }
 
 // hashCounts is FNV-1a over the counts, by words.

@@ -15,12 +15,12 @@ import (
 func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, error) {
 	var data []byte
 	var err error
-	length := []int64{0}
+	length := []int{0}
 	if c.is(root) {
 		if data, err = object.Encode(v); err != nil {
 			length[0] = -1 // the others must not wait
 		} else {
-			length[0] = int64(len(data))
+			length[0] = len(data)
 		}
 	}
 	if late := Broadcast(ctx, c, length, root); late != nil {
@@ -48,40 +48,31 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, err
 // GatherObjects returns on rank root the v of rank 0, of rank 1, and so on, and nil on the
 // other ranks.
 func GatherObjects[T any](ctx context.Context, c *Comm, v T, root int) ([]T, error) {
-	data, failed := object.Encode(v) // no bytes if that failed: the other ranks fail to decode them
-	parts, err := GatherSlices(ctx, c, data, root)
-	if err != nil {
-		return nil, err
-	}
-	if failed != nil {
-		return nil, objectError(c, "GatherObjects", failed)
-	}
-	return decodeAll[T](c, "GatherObjects", parts)
+	return gatherObjects(c, "GatherObjects", v, func(data []byte) ([][]byte, error) { return GatherSlices(ctx, c, data, root) })
 }
 
 // AllGatherObjects returns on every rank what GatherObjects returns on root.
 func AllGatherObjects[T any](ctx context.Context, c *Comm, v T) ([]T, error) {
+	return gatherObjects(c, "AllGatherObjects", v, func(data []byte) ([][]byte, error) { return AllGatherSlices(ctx, c, data) })
+}
+
+// gatherObjects has gather carry the encoded values, and returns those that it returns.
+func gatherObjects[T any](c *Comm, op string, v T, gather func(data []byte) ([][]byte, error)) ([]T, error) {
 	data, failed := object.Encode(v) // no bytes if that failed: the other ranks fail to decode them
-	parts, err := AllGatherSlices(ctx, c, data)
+	parts, err := gather(data)
 	if err != nil {
 		return nil, err
 	}
 	if failed != nil {
-		return nil, objectError(c, "AllGatherObjects", failed)
+		return nil, objectError(c, op, failed)
 	}
-	return decodeAll[T](c, "AllGatherObjects", parts)
-}
-
-func decodeAll[T any](c *Comm, op string, parts [][]byte) ([]T, error) {
-	if parts == nil {
-		return nil, nil
-	}
-	all := make([]T, len(parts))
-	for r, data := range parts {
-		var err error
-		if all[r], err = object.Decode[T](data); err != nil {
+	var all []T
+	for r, part := range parts {
+		value, err := object.Decode[T](part)
+		if err != nil {
 			return nil, objectError(c, fmt.Sprintf("%s: the value of rank %d", op, r), err)
 		}
+		all = append(all, value)
 	}
 	return all, nil
 }

@@ -177,10 +177,9 @@ type messageKey struct {
 
 // waited adds the time since start, in which Wait waited for p.
 func (r *Recording) waited(p *Pending, start time.Time) {
-	e := Event{
-		Kind: p.call.Kind, DType: p.call.DType(), Elem: p.call.elements(), Comm: p.comm.name, Size: p.comm.size, Peer: -1, Cause: p.call.Cause,
-		Start: start, Time: time.Since(start), Waits: true,
-	}
+	e := p.comm.event(&p.call)
+	e.Op, e.Bytes, e.Count = NoOp, 0, 0 // the call's own event has them
+	e.Start, e.Time, e.Waits = start, time.Since(start), true
 	e.site.capture(2)
 	r.add(&e)
 }

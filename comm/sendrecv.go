@@ -70,7 +70,7 @@ func (c *Comm) checkSendRecv(send, recv *Call, alone bool) error {
 		return errors.New("dst and src overlap; give each memory of its own")
 	}
 	if alone { // check would refuse a message to this rank itself
-		if err := send.checkElements(); err != nil {
+		if err := send.checkTypes(); err != nil {
 			return err
 		}
 	} else if err := errors.Join(send.check(c.rank, c.size), recv.check(c.rank, c.size)); err != nil {

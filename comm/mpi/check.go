@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 )
 
 // checking says with whose calls a rank compares its own.
@@ -51,7 +52,7 @@ type note struct {
 }
 
 // texts describe two calls that differ.
-type texts struct{ out, in comm.PartyText }
+type texts struct{ out, in exchange.Text }
 
 // errDiffers is how the wait for notes ends when one tells of another call.
 var errDiffers = errors.New("a note tells of another call")
@@ -111,7 +112,7 @@ func (r *Rank) agree(ctx context.Context, call *comm.Call) error {
 // told as well: one of them may wait for a description by this rank.
 func (r *Rank) disagree(ctx context.Context, call *comm.Call, n, differing int) error {
 	mine := call.Party(r.world[r.me])
-	t := &texts{out: mine.Text()}
+	t := &texts{out: exchange.TextOf(mine)}
 	r.texts = t // MPI may use it for as long as it uses r
 	answer, bytes, dt := len(r.requests), uintptr(len(t.out)), r.job.lib.handles[typeByte]
 	if err := r.begin(true, irecv, pointer(&t.in), bytes, dt, uintptr(r.notes[differing].peer), tagText, r.comm); err != nil {

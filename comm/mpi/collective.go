@@ -23,9 +23,9 @@ func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 	switch {
 	case call.Kind.PointToPoint():
 		return r.sendOrRecv(ctx, call)
-	case call.Empty() && len(r.world) <= fewPeers:
+	case empty(call) && len(r.world) <= fewPeers:
 		return r.barrier(ctx, call)
-	case call.Empty():
+	case empty(call):
 		return r.one(ctx, call, ibarrier, r.comm)
 	case r.folds(call):
 		return r.fold(ctx, call)
@@ -83,6 +83,19 @@ func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 		}
 	}
 	return r.pairs(ctx, call)
+}
+
+// empty reports whether all ranks know that a collective moves no elements on any rank.
+func empty(call *comm.Call) bool {
+	switch s := call.Kind.Shape(); {
+	case s.Pattern == comm.PatternBarrier:
+		return true
+	case s.Pairwise():
+		return false
+	case s.Dst == comm.Counted || s.Src == comm.Parts || s.Src == comm.Unused:
+		return call.Dst.Count == 0
+	}
+	return call.Src.Count == 0
 }
 
 // one carries out call by a single request.

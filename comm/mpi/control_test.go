@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 )
 
 func silentJob(rank int) *job {
@@ -87,7 +88,7 @@ func TestDamaged(t *testing.T) {
 			}
 			data[0] = kind
 			j.read(data)
-			var text comm.PartyText
+			var text exchange.Text
 			copy(text[:], data[1:])
 			text.Party(0)
 		}

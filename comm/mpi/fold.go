@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 )
 
 // smallFold is up to how many bytes, of all ranks together, the values go to
@@ -54,7 +55,7 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 	n, unit, count := len(r.world), call.Unit()/call.DType().Size(), call.Src.Count
 	step := max(1, foldStep/call.Unit()) * unit
 	shares := func(into []comm.Buffer, b comm.Buffer, lo int) {
-		call.Share(into, b.Slice(lo, min(lo+step, b.Count)))
+		exchange.Share(call, into, b.Slice(lo, min(lo+step, b.Count)))
 	}
 	switch call.Kind.Shape().Pattern {
 	case comm.PatternReduce:
@@ -72,7 +73,7 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 		}
 		step = max(1, foldStep/call.Unit()/n) * unit
 		return r.foldParts(ctx, call, step, longest, func(into []comm.Buffer, b comm.Buffer, lo int) {
-			b.Divide(into, call.SrcCounts)
+			exchange.Divide(into, b, call.SrcCounts)
 			for q, part := range into {
 				into[q] = part.Slice(min(lo, part.Count), min(lo+step, part.Count))
 			}
@@ -155,7 +156,7 @@ func (r *Rank) foldParts(ctx context.Context, call *comm.Call, step, count int,
 func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) error {
 	n := len(r.world)
 	r.clear()
-	call.Share(r.sends, call.Src.Slice(lo, hi))
+	exchange.Share(call, r.sends, call.Src.Slice(lo, hi))
 	mine := r.sends[r.me]
 	slots := r.slots(mine, 2*n)
 	if err := r.receive(ctx, call, mine, slots); err != nil {
@@ -171,7 +172,7 @@ func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 	}
 	r.prefixes.Fold(call, dsts, r.srcs, mine.Bytes()/call.Unit())
 	if call.Folds(r.me, n) > 0 {
-		call.Share(r.recvs, call.Dst.Slice(lo, hi))
+		exchange.Share(call, r.recvs, call.Dst.Slice(lo, hi))
 	}
 	return r.exchange(ctx, call)
 }

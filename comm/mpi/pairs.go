@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -44,7 +45,7 @@ func (r *Rank) pairs(ctx context.Context, call *comm.Call) error {
 // send and receive.
 func (r *Rank) deal(call *comm.Call) error {
 	r.clear()
-	err := call.Deal(r.me, r.sends, r.recvs)
+	err := exchange.Deal(call, r.me, r.sends, r.recvs)
 	if err != nil {
 		r.Abort(err)
 	}

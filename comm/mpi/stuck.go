@@ -242,7 +242,14 @@ func (j *job) probed(from, asker int, group uint64, text []byte, passOn bool) {
 		return
 	}
 	if s.first > 0 && probe >= s.first {
-		s.err = comm.Circle(trail)
+		s.err = circle(trail)
 		j.alarm.Add(1)
 	}
+}
+
+// circle is the error of ranks that wait for each other: waits says of each what it called and for whom it waits,
+// and ends in ", ".
+func circle(waits string) error {
+	return fmt.Errorf("%w: %snone of these calls can end; have each Send meet its Recv, and each collective all ranks, in one order",
+		comm.ErrMismatch, waits)
 }

@@ -79,7 +79,7 @@ func (r *Rank) move(posts []post) {
 	for q, i := range r.standIns() {
 		n := 0
 		switch {
-		case !call.Receives(me, q):
+		case !call.Sends(q, me):
 		case shape.Dst == comm.Counted:
 			n = call.DstCounts[q]
 		default:

@@ -56,10 +56,11 @@ const policy = `
 	comm/device   < comm internal/mem
 	comm/internal/names < comm internal/control
 	comm/shm      < comm/internal/names internal/stack
-	comm/mpi      < comm/internal/names internal/stack
+	comm/mpi      < comm/internal/names internal/stack comm/mpi/exchange
 	comm/gompi    < comm comm/mpi/blocking
 	comm/empi     < comm comm/mpi/blocking
-	comm/mpi/blocking < comm
+	comm/mpi/blocking < comm comm/mpi/exchange
+	comm/mpi/exchange < comm
 	comm/mpi/blocking/blockingtest < comm/commtest comm/mpi/blocking internal/testenv
 	comm/topology < comm
 	comm/window   < comm

@@ -1,6 +1,8 @@
 // Package dtype names the element types that tensors hold and collectives move.
 package dtype
 
+import "reflect"
+
 // A DType is the type of one element.
 type DType uint8
 
@@ -78,6 +80,28 @@ type Elem interface {
 
 // Of returns the DType of the Go type T.
 func Of[T Elem]() DType { return Exactly[T]() }
+
+// Like returns the DType of numbers and bools that lie in memory as values of type t do, Invalid if t is of no such kind.
+// An int is an Int64 on a 64-bit machine.
+func Like(t reflect.Type) DType {
+	switch t.Kind() {
+	case reflect.Float32:
+		return Float32
+	case reflect.Float64:
+		return Float64
+	case reflect.Complex64:
+		return Complex64
+	case reflect.Complex128:
+		return Complex128
+	case reflect.Bool:
+		return Bool
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
+		return [...]DType{1: Int8, 2: Int16, 4: Int32, 8: Int64}[t.Size()]
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
+		return [...]DType{1: Uint8, 2: Uint16, 4: Uint32, 8: Uint64}[t.Size()]
+	}
+	return Invalid
+}
 
 // Exactly returns the DType of the Go type T, Invalid if T is not one of Elem.
 func Exactly[T any]() DType {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 )
 
 // tags is how many tags a group has: of its messages, and of its notes.
@@ -81,7 +82,7 @@ func (r *Rank) swap(out, in []byte, q int) error {
 // seen too that the calls differ.
 func (r *Rank) disagree(call *comm.Call, q int) error {
 	mine := call.Party(r.world[r.me])
-	out, in := mine.Text(), comm.PartyText{}
+	out, in := exchange.TextOf(mine), exchange.Text{}
 	if err := r.swap(out[:], in[:], q); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -65,7 +66,7 @@ func (r *Rank) exchange() error {
 // move carries out a call that only moves data.
 func (r *Rank) move(call *comm.Call) error {
 	sends, recvs := r.lists()
-	if err := call.Deal(r.me, sends, recvs); err != nil {
+	if err := exchange.Deal(call, r.me, sends, recvs); err != nil {
 		return err
 	}
 	return r.exchange()
@@ -82,9 +83,9 @@ func (r *Rank) reduce(call *comm.Call) error {
 	}
 	scatters := call.Kind.Shape().Pattern == comm.PatternReduceScatter
 	if scatters {
-		call.Src.Divide(sends, call.SrcCounts)
+		exchange.Divide(sends, call.Src, call.SrcCounts)
 	} else {
-		call.Share(sends, call.Src)
+		exchange.Share(call, sends, call.Src)
 	}
 	mine := sends[r.me]
 	stride := (mine.Bytes() + 63) &^ 63
@@ -132,7 +133,7 @@ func (r *Rank) reduce(call *comm.Call) error {
 		}
 	}
 	if call.Folds(r.me, n) > 0 {
-		call.Share(recvs, call.Dst)
+		exchange.Share(call, recvs, call.Dst)
 	}
 	return r.exchange()
 }
