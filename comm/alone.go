@@ -8,8 +8,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
-// OpenWindow makes a window with bytes of memory of this rank. All ranks call it; lengths are
-// the bytes of each. Package comm/window is the user.
+// OpenWindow makes a window in which this rank has so many bytes. All ranks call it; lengths[r] is
+// how many rank r has. Package comm/window is the user.
 func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, lengths []int, err error) {
 	c := i.c
 	c.drain()
@@ -41,13 +41,13 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 	return w, lengths, nil
 }
 
-// Quiet reports whether a call on elements of b that this rank makes alone may do without Alone, and be
-// counted by a Tally: its elements have a DType, and nobody records calls.
+// Quiet reports whether a call on b that this rank makes alone needs no Alone, so that a Tally may count
+// it: the elements have a DType, and nobody records calls.
 func (i Internals) Quiet(b Buffer) bool { return b.of == 0 && i.c.shared.recorder.Load() == nil }
 
-// Alone carries out a call of a kind that this rank makes alone, on memory of rank peer: it
-// counts it, and adds it to recordings. Its error is an *Error, but does not end the
-// communicator. It may be called at any time from any goroutine.
+// Alone carries out, by do, a call that this rank makes alone. It counts the call and adds it to
+// recordings. Its error is an *Error, but does not end the communicator. It may be called at any
+// time from any goroutine.
 func (i Internals) Alone(call *Call, do func() error) error {
 	c := i.c
 	if c.none() {

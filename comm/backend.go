@@ -168,7 +168,8 @@ type DeviceHolder interface {
 	Holds(p unsafe.Pointer) bool
 }
 
-// A NumberlessBackend is a Backend that moves nothing where there is nothing: see package comm/standin.
+// A NumberlessBackend is a Backend that takes addresses without elements, and moves nothing there: see package
+// comm/standin.
 type NumberlessBackend interface {
 	Backend
 	// Numberless reports whether p is an address without elements.
@@ -183,7 +184,7 @@ func (c *Comm) carrier() Backend {
 	return c.wrapper()
 }
 
-// wrapper returns what Wrap has put around the backend, which it has.
+// wrapper is carrier after a Wrap. It is apart so that carrier is inlined.
 func (c *Comm) wrapper() Backend {
 	if wrap := c.shared.wrap.Load(); c.wrap != wrap {
 		c.wrap, c.wrapped = wrap, (*wrap)(c.backend, c.world)

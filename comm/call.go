@@ -178,7 +178,7 @@ func (c *Call) Site() string {
 
 // Attended reports whether a goroutine waits for the call: it blocks, or Wait was called for
 // an asynchronous one.
-func (c *Call) Attended() bool { return c.queue == nil || c.queue.waiters.Load() > 0 }
+func (c *Call) Attended() bool { return c.Blocks() || c.queue.waiters.Load() > 0 }
 
 // Blocks reports whether the call was made where it is carried out, and not started before.
 func (c *Call) Blocks() bool { return c.queue == nil }

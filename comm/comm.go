@@ -24,9 +24,9 @@ type Comm struct {
 	queue      queue
 
 	account *account // its lock is held during a call, and guards what follows
-	call    Call     // the call in progress; it is kept here so that a call allocates nothing
-	simple  Call     // the call in progress when it came from do; Func, counts and rows stay zero
-	second  Call     // beside call, the Recv of a SendRecv
+	call    Call     // the call in progress, here so that a call allocates nothing
+	simple  Call     // the call in progress if do makes it; Func, counts and rows stay zero
+	second  Call     // the Recv of a SendRecv, whose Send is call
 	seq     uint64   // calls made
 	splits  int      // communicators made from this one
 	err     error    // the first error; sticky
@@ -147,11 +147,11 @@ func (c *Comm) finish(ctx context.Context, call *Call) error {
 // none reports whether c is nil, as a rank that is in no group gets it, or the zero Comm.
 func (c *Comm) none() bool { return c == nil || c.backend == nil }
 
-// is reports whether this rank has a number in c. Of a communicator that is none it is false, and ranks is 0, so
-// that functions come to their first call, which refuses it.
+// is reports whether this rank is the given one of c. Where c is none, is returns false and ranks returns 0, so that a
+// function comes to its first call, which refuses c.
 func (c *Comm) is(rank int) bool { return !c.none() && c.rank == rank }
 
-// ranks is Size, and 0 if c is none.
+// ranks is Size that takes a nil c.
 func (c *Comm) ranks() int {
 	if c.none() {
 		return 0
@@ -164,7 +164,7 @@ func noComm(call *Call) error {
 		Err: errors.New("the communicator is nil: this rank is in none of the groups of Split or Group; make the call on ranks that are")}
 }
 
-// run carries out call, which is c.call or c.simple.
+// run carries out call, which is c.call or c.simple. c is locked.
 func (c *Comm) run(ctx context.Context, call *Call) error {
 	c.seq++
 	err := call.check(c.rank, c.size)
@@ -209,7 +209,7 @@ func (c *Comm) refuse(ctx context.Context, call *Call, problem error) error {
 	return nil
 }
 
-// adapt makes of a special call, which was checked, one that the backend takes.
+// adapt changes a special call, which was checked, into one that the backend takes.
 func (c *Comm) adapt(call *Call) error {
 	special := call.special
 	call.special = 0
@@ -237,7 +237,7 @@ func (c *Comm) fail(call *Call, err error) error {
 	return e
 }
 
-// failAlone makes err an *Error about a call that has no number and does not end the communicator.
+// failAlone makes err an *Error about a call that has no number. The communicator can be used again.
 func (c *Comm) failAlone(call *Call, err error) *Error {
 	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
 }
@@ -285,7 +285,7 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	})
 }
 
-// A splitting is what a Split comes to. Ranks of one process have one.
+// A splitting is what the ranks of a Split give, and the groups that follow. Ranks of one process share one.
 type splitting struct {
 	all    []int // two numbers of each rank
 	divide sync.Once
@@ -293,6 +293,7 @@ type splitting struct {
 	shared bool          // some group has two ranks
 }
 
+// A splitKey is the key of a splitting: the communicator's name and the number of the Split.
 type splitKey struct {
 	name   string
 	splits int
@@ -300,7 +301,7 @@ type splitKey struct {
 
 // A group is the ranks of a new communicator.
 type group struct {
-	members []int // ranks of that which is split
+	members []int // their ranks in the communicator that is split
 	world   []int // their world numbers
 }
 

@@ -62,7 +62,7 @@
 // neighbours on grids and graphs, and comm/window memory that ranks reach without a call of its owner.
 //
 // A program does not need what follows. For backends: the interfaces whose names end in
-// Backend or Memory, the methods of Call and Kind, Fingerprint, Layout, Part, Party, Pattern,
-// Root, Shape, and the functions Cancelled, Contiguous, CopyParts, Late and Mismatch.
+// Backend, Holder or Memory, the methods of Call and Kind, Attrs, Fingerprint, Layout, Packets, Part,
+// Party, Pattern, Prefixes, Root, Shape, and the functions Cancelled, Contiguous, CopyParts, Late and Mismatch.
 // For packages that build on comm: Internals, Tally and CheckKey.
 package comm

@@ -48,8 +48,8 @@ func (i Internals) Checks() bool {
 }
 
 // Started counts the calls of this rank that were started and have not ended, on all communicators
-// split from one world. While it is not 0, who computes for long calls runtime.Gosched now and
-// then: on one processor the calls move only then.
+// split from one world. While it is not 0, code that computes for long should call runtime.Gosched
+// now and then: on one processor the calls move only then.
 func (i Internals) Started() *atomic.Int64 { return &i.c.shared.started }
 
 // World returns the world numbers of the communicator's ranks. It must not be modified.

@@ -10,7 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/release"
 )
 
-// An account is what one communicator has called. It outlives the communicator,
+// An account counts the calls of one communicator. It outlives the communicator,
 // for Stats.
 type account struct {
 	mu     sync.Mutex // guards the Comm too
@@ -57,11 +57,11 @@ func (a *account) addTo(s *Stats) {
 	}
 }
 
-// A Tally counts calls that this rank makes alone where a lock of the caller's guards Add: an addition that
-// goroutines may make at once takes several times as long.
+// A Tally counts calls that this rank makes alone. The caller's own lock guards Add: an atomic addition takes
+// several times as long.
 type Tally [Kinds - PutKind]struct{ calls, bytes atomic.Uint64 }
 
-// Tally returns one for the communicator's Stats.
+// Tally returns a Tally that the communicator's Stats include.
 func (i Internals) Tally() *Tally {
 	a, t := i.c.account, new(Tally)
 	a.mu.Lock()
@@ -89,7 +89,7 @@ func (t *Tally) Add(kind Kind, bytes int) {
 	release.Store(&n.bytes, n.bytes.Load()+uint64(bytes))
 }
 
-// addShared is Add by goroutines that may add at once.
+// addShared is Add for goroutines that no lock keeps apart.
 func (t *Tally) addShared(kind Kind, bytes int) {
 	n := &t[kind-PutKind]
 	n.calls.Add(1)

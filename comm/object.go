@@ -14,35 +14,27 @@ import (
 // BroadcastObject returns on every rank the v of rank root. v is not used on other ranks. It may be nil.
 func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, error) {
 	var data []byte
-	var err error
-	length := []int{0}
+	var failed error
 	if c.is(root) {
-		if data, err = object.Encode(v); err != nil {
-			length[0] = -1 // the others must not wait
-		} else {
-			length[0] = len(data)
-		}
+		data, failed = object.Encode(v) // no bytes if that failed, some otherwise: the other ranks must not wait
 	}
-	if late := Broadcast(ctx, c, length, root); late != nil {
-		return v, late
-	}
-	if length[0] < 0 {
-		if err == nil {
-			err = fmt.Errorf("rank %d could not encode its value; see its error", root)
-		}
-		return v, objectError(c, "BroadcastObject", err)
-	}
-	if c.Rank() != root {
-		data = make([]byte, length[0])
-	}
-	if err := Broadcast(ctx, c, data, root); err != nil || c.Rank() == root {
+	data, err := BroadcastSlices(ctx, c, data, root)
+	if err != nil {
 		return v, err
 	}
-	out, err := object.Decode[T](data)
-	if err != nil {
-		return out, objectError(c, "BroadcastObject", err)
+	switch {
+	case failed != nil:
+	case c.Rank() == root:
+		return v, nil
+	case len(data) == 0:
+		failed = fmt.Errorf("rank %d could not encode its value; see its error", root)
+	default:
+		v, failed = object.Decode[T](data)
 	}
-	return out, nil
+	if failed != nil {
+		return v, objectError(c, "BroadcastObject", failed)
+	}
+	return v, nil
 }
 
 // GatherObjects returns on rank root the v of rank 0, of rank 1, and so on, and nil on the

@@ -98,7 +98,7 @@ func (r *Recording) Stats() Stats {
 // observe makes the call and adds it to r and the recordings around it.
 func (r *Recording) observe(c *Comm, call *Call, do func() error) error {
 	e := c.event(call)
-	e.Seq, e.Number, e.Async = c.seq, c.number(call), call.queue != nil
+	e.Seq, e.Number, e.Async = c.seq, c.number(call), !call.Blocks()
 	if call.Kind.Rooted() || call.Kind.PointToPoint() {
 		e.Peer = c.world[call.Root]
 	}
