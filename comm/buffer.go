@@ -7,7 +7,7 @@ import (
 )
 
 // A Buffer is contiguous memory on one rank. The zero Buffer is empty and has no type: a rank
-// passes it for a buffer that its part of a call does not use.
+// passes it where its part of a call uses no buffer.
 type Buffer struct {
 	Ptr   unsafe.Pointer
 	Count int // elements
@@ -20,10 +20,11 @@ func (b Buffer) Bytes() int { return b.Count * b.DType.Size() }
 
 // Slice returns elements lo to hi of the buffer. It does not check the range.
 func (b Buffer) Slice(lo, hi int) Buffer {
-	if lo == hi { // no pointer past the end
-		return Buffer{Count: hi - lo, DType: b.DType, of: b.of}
+	part := Buffer{Count: hi - lo, DType: b.DType, of: b.of}
+	if lo != hi { // no pointer past the end
+		part.Ptr = unsafe.Add(b.Ptr, lo*b.DType.Size())
 	}
-	return Buffer{Ptr: unsafe.Add(b.Ptr, lo*b.DType.Size()), Count: hi - lo, DType: b.DType, of: b.of}
+	return part
 }
 
 // Data returns the buffer's memory as bytes.

@@ -103,9 +103,9 @@ func (c *Comm) Abort(cause error) {
 	c.backend.Abort(cause)
 }
 
-// Do carries out call, and is the one way in: every function of this package
-// that communicates calls it. It returns when this rank's buffers may be used
-// again. Its error is an *Error.
+// Do carries out call: AllReduce is Do of a Call of AllReduceKind, and so are the
+// other collectives. It returns when this rank's buffers may be used again. Its
+// error is an *Error.
 //
 // If ctx is done before or during the call the communicator is aborted on all
 // ranks, and cannot be used again. A ctx whose cause is ErrStopping aborts nothing.

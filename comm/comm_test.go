@@ -76,8 +76,10 @@ func TestErrorsSayWhoWhereAndWhat(t *testing.T) {
 	if !errors.Is(ended, ErrEnded) || !strings.Contains(ended.Error(), "without an error") {
 		t.Errorf("got %q", ended)
 	}
-	if got := Late(cause, []int{1, 2, 4}).Error(); !strings.Contains(got, "ranks 1, 2 and 4") {
-		t.Errorf("got %q", got)
+	for want, ranks := range map[string][]int{"for rank 3,": {3}, "for ranks 1 and 2,": {1, 2}, "for ranks 1, 2 and 4,": {1, 2, 4}} {
+		if got := Late(cause, ranks).Error(); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
 	}
 	b, a := Party{Rank: 5, Call: "Barrier"}, Party{Rank: 1, Call: "Broadcast", Site: "a.go:1"}
 	if got, want := Mismatch(b, a).Error(), "ranks disagree: rank 1 called Broadcast at a.go:1, rank 5 called Barrier; "+

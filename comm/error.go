@@ -88,7 +88,7 @@ type Party struct {
 	Facts uint32 // as Call.Facts
 }
 
-// Party returns the call as rank's, by world number, side of a mismatch.
+// Party returns the call as one side of a mismatch: that of rank, by world number.
 func (c *Call) Party(rank int) Party {
 	return Party{Rank: rank, Call: c.String(), Site: c.Site(), Facts: c.Facts}
 }
@@ -161,24 +161,18 @@ func Late(cause error, ranks []int) error {
 	if len(ranks) == 0 {
 		return cause
 	}
-	return fmt.Errorf("%w while waiting for rank%s, which had not made this call; look there for what is slow or stuck", cause, list(ranks))
+	return fmt.Errorf("%w while waiting for %s, which had not made this call; look there for what is slow or stuck", cause, list(ranks))
 }
 
-// list is " 3" or "s 1, 2 and 4".
+// list is "rank 3" or "ranks 1, 2 and 4".
 func list(ranks []int) string {
-	s := ""
-	for i, r := range ranks {
-		switch {
-		case i == 0:
-		case i == len(ranks)-1:
-			s += " and"
-		default:
-			s += ","
-		}
-		s += fmt.Sprintf(" %d", r)
+	last := len(ranks) - 1
+	if last == 0 {
+		return fmt.Sprintf("rank %d", ranks[0])
 	}
-	if len(ranks) > 1 {
-		s = "s" + s
+	s := fmt.Sprintf("ranks %d", ranks[0])
+	for _, r := range ranks[1:last] {
+		s += fmt.Sprintf(", %d", r)
 	}
-	return s
+	return s + fmt.Sprintf(" and %d", ranks[last])
 }

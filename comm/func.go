@@ -125,9 +125,7 @@ func locFunc[T Ordered](name string, before func(a, b T) bool) *Func {
 		}
 		return a
 	})
-	var zero T
-	switch any(zero).(type) {
-	case dtype.F16, dtype.BF16:
+	if dtype.Exactly[T]().Narrow() {
 		f.problem = fmt.Errorf("%s is not defined on %v; convert the values to float32", name, f.elem)
 	}
 	return f
