@@ -11,8 +11,8 @@ import (
 // A Pending is a call that was started and may not have ended.
 type Pending struct {
 	done chan struct{}
-	err  error // valid once done is closed
-	next *Pending
+	err  error    // valid once done is closed
+	next *Pending // the call that was started after it; nil: none was
 	comm *Comm
 	call Call
 	ctx  context.Context
