@@ -128,8 +128,7 @@ func (c *Comm) progress(p *Pending) {
 	for p != nil {
 		c.account.mu.Lock()
 		c.call = p.call
-		p.err = c.run(p.ctx, &c.call)
-		c.account.mu.Unlock()
+		p.err = c.finish(p.ctx, &c.call)
 		c.shared.started.Add(-1)
 		p = c.queue.end(p)
 	}
