@@ -182,7 +182,9 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 		// stopped has rank 1 stop itself.
 		"stopped": func(ctx context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {
-				_ = exec.Command("kill", "-STOP", fmt.Sprint(os.Getpid())).Run()
+				if err := exec.Command("kill", "-STOP", fmt.Sprint(os.Getpid())).Run(); err != nil {
+					return err
+				}
 			}
 			return comm.Barrier(ctx, world)
 		},
