@@ -19,7 +19,7 @@ type solo struct {
 }
 
 // soloPatterns are the patterns that solo carries out: the collectives.
-const soloPatterns = ^uint32(1<<NoPattern | 1<<PatternMessage | 1<<PatternWindow | 1<<PatternTagged)
+const soloPatterns = 1<<PatternBarrier | 1<<PatternMove | 1<<PatternReduce | 1<<PatternReduceScatter | 1<<PatternScan
 
 func (s *solo) Rank() int { return 0 }
 func (s *solo) Size() int { return 1 }
