@@ -4,6 +4,9 @@ package mpi
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -118,8 +121,7 @@ func (j *job) allKnow() error {
 }
 
 // How long the library may take to end. Over a link that loses packets Open MPI has taken 4 s to free
-// windows, and mpirun calls a job failed whose ranks leave without MPI_Finalize. Of MPICH 4.0 over UCX,
-// programs that ended on two hosts took at most 6 s in all on a busy machine. With calls given up before
+// windows, and mpirun calls a job failed whose ranks leave without MPI_Finalize. With calls given up before
 // a library most likely never ends.
 const (
 	finalizing      = 10 * time.Second
@@ -128,22 +130,14 @@ const (
 )
 
 // end ends the library, when all ranks are there. The library may never return: it may
-// wait for requests that ranks have given up, and MPICH 4.0 over UCX hangs in every second
-// job or so where the ranks are on several hosts, of programs in C too.
+// wait for requests that ranks have given up.
 func (j *job) end(stuck bool) error {
+	finish := j.finalize
+	if fd, err := strconv.Atoi(os.Getenv(pmiVariable)); err == nil && !stuck && j.lib.hangs && j.severalHosts() {
+		finish = func() error { return j.leave(fd) }
+	}
 	done := make(chan error, 1)
-	go func() {
-		done <- j.onThread(func() error {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.drop(unsafe.Slice(&j.inbox.request, 1), &j.inbox)
-			if err := j.freeWindows(); err != nil {
-				return err
-			}
-			j.closed = true
-			return j.lib.call(finalize)
-		})
-	}()
+	go func() { done <- finish() }()
 	limit := finalizing
 	switch {
 	case stuck:
@@ -160,6 +154,48 @@ func (j *job) end(stuck bool) error {
 		return fmt.Errorf("mpi: Close: %s has not ended in %v, with calls given up before; exit without it", j.lib.version, limit)
 	}
 	return wrap(fmt.Errorf("%w: %s, after %v", ErrFinalize, j.lib.version, limit))
+}
+
+// finalize ends the library.
+func (j *job) finalize() error {
+	return j.onThread(func() error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.drop(unsafe.Slice(&j.inbox.request, 1), &j.inbox)
+		if err := j.freeWindows(); err != nil {
+			return err
+		}
+		j.closed = true
+		return j.lib.call(finalize)
+	})
+}
+
+// leave has the launcher know that this rank has ended, without the library's end, see hangsOverUCX.
+func (j *job) leave(fd int) error {
+	if err := j.onThread(func() error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.freeWindows()
+	}); err != nil {
+		return err
+	}
+	err := leaveByPMI(fd, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.poll()
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFinalize, err)
+	}
+	return nil
+}
+
+// severalHosts reports whether the ranks of the world are not all on one host.
+func (j *job) severalHosts() bool {
+	return slices.ContainsFunc(j.hosts, func(host uint64) bool { return host != j.hosts[0] })
 }
 
 func wrap(err error) error {

@@ -81,6 +81,7 @@ type library struct {
 	*abi
 	name    string // as given to the dynamic linker
 	version string // first line of what it calls itself
+	hangs   bool   // see hangsOverUCX
 	handle  uintptr
 	handles [constants]uintptr
 	entry   [functions]uintptr
@@ -154,7 +155,7 @@ func resolve(name string, handle uintptr) (*library, error) {
 	if l.abi, err = chooseABI(string(version)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	l.version = firstLine(string(version))
+	l.version, l.hangs = firstLine(string(version)), hangsOverUCX(string(version))
 	for f, symbol := range functionNames {
 		if l.entry[f], ok = l.find(symbol); !ok {
 			return nil, l.lacks(symbol)

@@ -129,6 +129,9 @@ func two(t *testing.T) (c *cluster, short []string, same func(t *testing.T, out 
 		if got := losses.FindString(out); err != nil || got != want {
 			t.Errorf("%v, got %s, want %s as on one host; output:\n%s", err, got, want, out)
 		}
+		if strings.Contains(out, "leaving without the MPI library") {
+			t.Errorf("the library had not ended; output:\n%s", out)
+		}
 		for _, s := range says {
 			if !strings.Contains(out, s) {
 				t.Errorf("no %q in:\n%s", s, out)
