@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
@@ -34,7 +36,7 @@ type cluster struct {
 type host struct {
 	name string
 	pid  int
-	cpus string // on which alone its processes run, as taskset has them; empty: on all
+	cpu  string // the only one of this machine on which its processes run
 }
 
 // need ends a test that needs hosts, unless this machine can make them and has all programs.
@@ -63,7 +65,7 @@ func beside(t *testing.T) {
 // up starts n hosts.
 func up(t *testing.T, n int) *cluster {
 	t.Helper()
-	need(t, "ip", "nsenter", "setpriv", "ssh", "ssh-keygen", "/usr/sbin/sshd")
+	need(t, "ip", "nsenter", "setpriv", "taskset", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 	dir, err := os.MkdirTemp("/tmp", "gorun-cluster-") // short: sockets lie in it
 	if err != nil {
 		t.Fatal(err)
@@ -129,15 +131,16 @@ func (c *cluster) write(name, text string) string {
 	return path
 }
 
-// start makes host k and plugs it in.
+// start makes host k, with one CPU, and plugs it in. With all CPUs of this machine the ranks of each host would take them for
+// their own, and keep each other from running while they wait awake.
 func (c *cluster) start(k int) *host {
-	h := &host{name: fmt.Sprintf("node%d", k)}
+	h := &host{name: fmt.Sprintf("node%d", k), cpu: c.cpu(k)}
 	script, err := filepath.Abs("testdata/host.sh")
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	parent := c.spawn("unshare", "--net", "--uts", "--ipc", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
-		"bash", script, c.dir, h.name)
+	parent := c.spawn("taskset", "-c", h.cpu, "unshare", "--net", "--uts", "--ipc", "--mount", "--propagation", "private",
+		"--pid", "--fork", "--kill-child", "bash", script, c.dir, h.name)
 	c.await(h.name, func() bool {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", parent))
 		h.pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -156,16 +159,20 @@ func (c *cluster) start(k int) *host {
 	return h
 }
 
-// bind has what a host runs from now on compute on one CPU.
-func (c *cluster) bind(h *host, cpu int) {
-	c.t.Helper()
-	h.cpus = strconv.Itoa(cpu)
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", h.pid))
-	if err != nil {
+// cpu returns the number of a CPU for host k: another one for each while there are any.
+func (c *cluster) cpu(k int) string {
+	var usable unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &usable); err != nil {
 		c.t.Fatal(err)
 	}
-	for _, pid := range append(strings.Fields(string(children)), strconv.Itoa(h.pid)) {
-		c.must("taskset", "-a", "-c", "-p", h.cpus, pid)
+	k %= usable.Count()
+	for n := 0; ; n++ {
+		if usable.IsSet(n) {
+			if k == 0 {
+				return strconv.Itoa(n)
+			}
+			k--
+		}
 	}
 }
 
@@ -205,12 +212,9 @@ func (c *cluster) must(name string, args ...string) {
 
 // command is a command on a host, in the common folder.
 func (c *cluster) command(ctx context.Context, h *host, env []string, args ...string) *exec.Cmd {
-	all := append([]string{"-t", strconv.Itoa(h.pid), "--net", "--uts", "--ipc", "--mount", "--pid", "--",
+	all := append([]string{"-c", h.cpu, "nsenter", "-t", strconv.Itoa(h.pid), "--net", "--uts", "--ipc", "--mount", "--pid", "--",
 		"setpriv", "--pdeathsig", "TERM", "sh", "-c", `cd "$0" && exec "$@"`, c.dir}, args...)
-	if all = append([]string{"nsenter"}, all...); h.cpus != "" {
-		all = append([]string{"taskset", "-c", h.cpus}, all...)
-	}
-	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
+	cmd := exec.CommandContext(ctx, "taskset", all...)
 	cmd.Env = append([]string{"HOME=" + c.dir, "PATH=" + filepath.Join(c.dir, "bin") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
 		"SLURM_CONF=" + filepath.Join(c.dir, "slurm/slurm.conf"), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, env...)
 	cmd.WaitDelay = 5 * time.Second

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,12 +102,9 @@ func TestLinkIsPredicted(t *testing.T) {
 
 // Two ranks on two hosts, each with one core, measure the machine of the first: one rank on one core.
 func TestRatesOfTwoHosts(t *testing.T) {
-	need(t, "mpirun.openmpi", "taskset")
+	need(t, "mpirun.openmpi")
 	c := up(t, 2)
 	build(t, c.dir)
-	for k, h := range c.hosts {
-		c.bind(h, k%runtime.NumCPU())
-	}
 	rates := slices.Concat(openmpi, []string{"-np", "2", "--map-by", "node", "bin/gorun", "rates"})
 	out, err := c.run(c.hosts[0], 4*time.Minute, nil, rates...)
 	if err != nil {
@@ -121,14 +117,14 @@ func TestRatesOfTwoHosts(t *testing.T) {
 	}
 }
 
-// linked starts two hosts with the cable, each on a core of its own, and builds what they run. It returns the folder that both have, the
+// linked starts two hosts with the cable and builds what they run. It returns the folder that both have, the
 // command by which Open MPI starts ranks on them, and a function that runs a command on the first.
 func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string) string) {
 	t.Helper()
 	if *link == "" {
 		t.Skip("measures, and asserts no time: give -cluster.link 1gbit")
 	}
-	need(t, "mpirun.openmpi", "mpicc.openmpi", "tc", "taskset")
+	need(t, "mpirun.openmpi", "mpicc.openmpi", "tc")
 	testenv.DependsOn(t, "../../bench/comm", "../../bench/peers")
 	c := up(t, 2)
 	build(t, c.dir)
@@ -142,8 +138,7 @@ func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string)
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
-	for k, h := range c.hosts {
-		c.bind(h, k%runtime.NumCPU())
+	for _, h := range c.hosts {
 		c.must("nsenter", "-t", strconv.Itoa(h.pid), "--net", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", *link,
 			"burst", "256k", "latency", "50ms")
 	}
