@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/optim"
 )
 
@@ -19,6 +20,7 @@ func (r *Run) check() error {
 		r.Unit, r.PerStep = "steps", 1
 	}
 	r.Unit = cmp.Or(r.Unit, "tokens")
+	r.Advice = cmp.Or(r.Advice, "lower the rate, or run with "+dtensor.AnomalyVar+"=1, which names the operator that makes the first such number")
 	err := r.wrong()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", r.Program, err)

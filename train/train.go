@@ -42,7 +42,7 @@ import (
 // A Run is one run of a program: which steps to make and what to keep of them.
 type Run struct {
 	Program string // in errors; "": the name of the binary
-	Advice  string // what to do about a loss that is not finite
+	Advice  string // what to do about a loss that is not finite; "": to lower the rate, or to look for the operator
 
 	// Loss returns the loss of a part of a step's batch, of one element. A step is
 	// Accumulate parts, whose losses are added; 0 means one. Its gradients are clipped

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,6 +78,17 @@ func run(t *testing.T, interrupt int, change func(r *Run)) (losses []float64, sa
 		return err
 	})
 	return losses, strings.Join(lines, "\n"), errs[0]
+}
+
+func TestALossThatIsNotFiniteEndsTheRunWithARemedy(t *testing.T) {
+	for advice, want := range map[string]string{"": "is NaN; lower the rate, or run with GORUN_DETECT_ANOMALY=1", "lower -lr": "is NaN; lower -lr"} {
+		_, _, err := run(t, 0, func(r *Run) {
+			r.Advice, r.Step = advice, func(context.Context, int, float64) (float64, error) { return math.NaN(), nil }
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Advice %q: %v, want %q", advice, err, want)
+		}
+	}
 }
 
 func TestRunsEndAndResume(t *testing.T) {
