@@ -18,8 +18,8 @@ type FusedOptimizer struct {
 	// Of names tables, or features, which stand for their tables; none: all tables that no
 	// other FusedOptimizer names.
 	Of []string
-	// New makes the optimizer of one table, whose rows are the one parameter. It is called
-	// for each table.
+	// New makes the optimizer of one table, whose rows are the one parameter: its Resident. It is
+	// called for each table.
 	New  func(params []*dtensor.Tensor) Optimizer
 	Rate float64 // see SetRate
 }
@@ -44,6 +44,8 @@ type FusedOptimizers struct {
 // arguments Fuse undoes it for all tables. Fuse throws an *Error, and changes nothing, for a
 // name that is neither a table nor a feature, for a table with two optimizers, such as that of
 // two features with one each, and for a rate that is not a finite number.
+//
+// A table with a Store follows its optimizer, so it is given one only once, before its first lookup.
 func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 	const op = "Fuse"
 	f := &FusedOptimizers{c: c, optimizers: make([]Optimizer, len(c.tables)), rates: make([]float64, len(c.tables))}
@@ -77,8 +79,13 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 			continue
 		}
 		f.rates[t] = chosen[t].Rate
-		if f.optimizers[t] = chosen[t].New([]*dtensor.Tensor{table.weight}); f.optimizers[t] == nil {
+		if f.optimizers[t] = chosen[t].New([]*dtensor.Tensor{table.Resident()}); f.optimizers[t] == nil {
 			refuse(op, "New returned no optimizer for table %q", c.nameOf(t))
+		}
+	}
+	for t, table := range c.tables {
+		if f.optimizers[t] != nil && table.stored != nil {
+			table.Follow(f.optimizers[t].State())
 		}
 	}
 	for t, table := range c.tables {
@@ -172,7 +179,11 @@ func (f *FusedOptimizers) State() iter.Seq2[string, *dtensor.Tensor] {
 			if o == nil {
 				continue
 			}
-			for name, s := range o.State() {
+			state := o.State()
+			if table := f.c.tables[t]; table.stored != nil {
+				state = table.State() // of all rows
+			}
+			for name, s := range state {
 				if !yield(f.c.nameOf(t)+"."+name, s) {
 					return
 				}
