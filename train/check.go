@@ -20,7 +20,8 @@ func (r *Run) check() error {
 		r.Unit, r.PerStep = "steps", 1
 	}
 	r.Unit = cmp.Or(r.Unit, "tokens")
-	r.Advice = cmp.Or(r.Advice, "lower the rate, or run with "+dtensor.AnomalyVar+"=1, which names the operator that makes the first such number")
+	r.Advice = cmp.Or(r.Advice,
+		"lower the rate, or run with "+dtensor.AnomalyVar+"=1, which names the first operator that makes such a number")
 	err := r.wrong()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", r.Program, err)

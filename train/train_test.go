@@ -81,7 +81,10 @@ func run(t *testing.T, interrupt int, change func(r *Run)) (losses []float64, sa
 }
 
 func TestALossThatIsNotFiniteEndsTheRunWithARemedy(t *testing.T) {
-	for advice, want := range map[string]string{"": "is NaN; lower the rate, or run with GORUN_DETECT_ANOMALY=1", "lower -lr": "is NaN; lower -lr"} {
+	for advice, want := range map[string]string{
+		"":          "is NaN; lower the rate, or run with GORUN_DETECT_ANOMALY=1",
+		"lower -lr": "is NaN; lower -lr",
+	} {
 		_, _, err := run(t, 0, func(r *Run) {
 			r.Advice, r.Step = advice, func(context.Context, int, float64) (float64, error) { return math.NaN(), nil }
 		})

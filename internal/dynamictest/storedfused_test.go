@@ -83,7 +83,8 @@ func newFused(mesh *dtensor.Mesh, folder string, cache int) *fused {
 	big := table("big", 1000, 1)
 	big.Store, big.Cache = folder, cache
 	f := &fused{tables: embedding.NewCollection(mesh, big, table("small", 30, 2))}
-	o := f.tables.Fuse(sgdOfAll, embedding.FusedOptimizer{Of: []string{"big"}, Rate: 0.3, New: optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{})})
+	o := f.tables.Fuse(sgdOfAll,
+		embedding.FusedOptimizer{Of: []string{"big"}, Rate: 0.3, New: optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{})})
 	f.state.AddTensors("tables.", f.tables.Weights())
 	f.state.AddTensors("optimizer.", o.State())
 	return f
