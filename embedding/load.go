@@ -251,7 +251,7 @@ func (p *Plan) costOf(t int, k Kind) cost {
 		c.each += ns(u*(8*s+w+g*s), u*s*(8+g), u*s, w, rows/n)
 	case ColumnWiseKind:
 		c.each += ns(u*(8*n+w+g), u*(8*n+g), n*u, w/n, rows)
-		if p.options.StateBytes > 0 && p.options.StateBytes < d.size()*d.Dim {
+		if state := p.options.stateOf(d); state > 0 && state < d.size()*d.Dim {
 			c.each += float64(p.rates.AllToAll.Latency)
 		}
 	case TableWiseKind:
@@ -305,8 +305,15 @@ func (p *Plan) bytes(d *Demand, rows, columns int) int {
 	if columns == 0 {
 		rows = 0
 	}
-	return rows * (d.size()*columns + p.options.StateBytes)
+	state := p.options.stateOf(d)
+	if state >= d.size()*d.Dim && columns < d.Dim { // it is of the elements, and divided with them
+		state = (state*columns + d.Dim - 1) / d.Dim
+	}
+	return rows * (d.size()*columns + state)
 }
+
+// stateOf returns what the optimizer of a table keeps for a row.
+func (o *PlanOptions) stateOf(d *Demand) int { return o.StateBytes + d.StateBytes }
 
 // size is that of an element.
 func (d *Demand) size() int {
@@ -324,7 +331,7 @@ const mostBytes = 1 << 62
 // than mostBytes on all ranks, and that one; ok is true if there is none.
 func (o *PlanOptions) tooLarge(demands []Demand) (d Demand, bytes float64, ok bool) {
 	for _, d := range demands {
-		bytes += float64(d.Rows) * (float64(d.size())*float64(d.Dim) + float64(o.StateBytes))
+		bytes += float64(d.Rows) * (float64(d.size())*float64(d.Dim) + float64(o.StateBytes) + float64(d.StateBytes))
 		if bytes*float64(o.Ranks) > mostBytes {
 			return d, bytes, false
 		}

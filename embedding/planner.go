@@ -3,6 +3,7 @@ package embedding
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type Demand struct {
 	// how evenly the requests for rows of a row-wise table come to the ranks, and lets the
 	// planner choose RowCyclicKind where contiguous rows are worse. Distinct may then be 0.
 	Sample []int64
+	// StateBytes is what an optimizer of its own keeps for a row, beside the StateBytes of the
+	// PlanOptions: SparseAdam 8 an element of float32.
+	StateBytes int
 
 	// Kinds are the kinds of layout that the table may have; none: all, but RowCyclicKind
 	// only with a Sample. One kind pins it, TableWiseKind with one of Ranks to a rank. Along an axis of one rank all are the same.
@@ -45,7 +49,8 @@ type PlanOptions struct {
 	// MemoryBytes is what the tables of one rank may take, their optimizer's
 	// state with them; 0: no limit.
 	MemoryBytes int
-	// StateBytes is what the optimizer keeps for a row; row-wise Adagrad: 4.
+	// StateBytes is what the optimizer keeps for a row of every table; row-wise Adagrad: 4.
+	// Where tables have different ones, see Demand.
 	StateBytes int
 }
 
@@ -232,9 +237,12 @@ func (p *Plan) check(d Demand) error {
 	if dt := d.DType; dt != 0 && dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
 		return planError("table %q holds %v; use bfloat16, float32 or float64", d.Name, dt)
 	}
-	if d.Rows < 0 || d.Dim < 0 || !(d.IDs >= 0) || !(d.Distinct >= 0) {
-		return planError("table %q has %d rows of %d features, %v ids a sample, %v distinct; none may be negative", d.Name, d.Rows, d.Dim,
-			d.IDs, d.Distinct)
+	if d.Rows < 0 || d.Dim < 0 || !(d.IDs >= 0) || !(d.Distinct >= 0) || d.StateBytes < 0 {
+		return planError("table %q has %d rows of %d features, %v ids a sample, %v distinct, StateBytes %d; none may be negative", d.Name, d.Rows,
+			d.Dim, d.IDs, d.Distinct, d.StateBytes)
+	}
+	if math.IsInf(d.IDs, 0) {
+		return planError("table %q has %v ids a sample; give a finite number", d.Name, d.IDs)
 	}
 	for _, k := range d.Kinds {
 		if k >= kinds {

@@ -474,3 +474,27 @@ func TestPlanTables(t *testing.T) {
 		t.Errorf("%v; the tables are now %v", err, tables)
 	}
 }
+
+// The memory of a plan has what each table's own optimizer keeps, which column-wise tables divide if it is of the elements.
+func TestPlannerCountsTheStateOfEachTable(t *testing.T) {
+	o := PlanOptions{Axis: "tp", Ranks: 2, Batch: 64, StateBytes: 4}
+	for kind, want := range map[Kind]int{
+		RowWiseKind:    50*(8*4+8*8+4) + 50*(8*4+4),
+		ColumnWiseKind: 100*(4*4+(8*8+4)/2) + 100*(4*4+4),
+	} {
+		adam := Demand{Name: "adam", Rows: 100, Dim: 8, IDs: 1, Kinds: []Kind{kind}, StateBytes: 8 * 8}
+		adagrad := Demand{Name: "adagrad", Rows: 100, Dim: 8, IDs: 1, Kinds: []Kind{kind}}
+		p, err := NewPlan([]Demand{adam, adagrad}, someRates, o)
+		if err != nil || !slices.Equal(p.MemoryBytes, []int{want, want}) {
+			t.Fatalf("%v: %v, %v, want %d on each rank", kind, p, err, want)
+		}
+	}
+	for says, d := range map[string]Demand{
+		"StateBytes -1; none may be negative":         {Name: "x", Rows: 1, Dim: 1, StateBytes: -1},
+		"has +Inf ids a sample; give a finite number": {Name: "x", Rows: 1, Dim: 1, IDs: math.Inf(1)},
+	} {
+		if _, err := NewPlan([]Demand{d}, someRates, o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: want %q", err, says)
+		}
+	}
+}
