@@ -283,6 +283,10 @@ func TestDynamicRefusals(t *testing.T) {
 		state := func(yield func(string, *dtensor.Tensor) bool) {
 			yield("sum.0", dtensor.Zeros(m, tensor.Float32, nil, replicate))
 		}
+		batch, err := embedding.NewJagged(m, []string{"users"}, 1, []int{1}, []int64{3}, []float32{2})
+		if err != nil {
+			return err
+		}
 		for _, c := range []struct {
 			do   func()
 			want string
@@ -295,6 +299,9 @@ func TestDynamicRefusals(t *testing.T) {
 			{change(func(c *embedding.DynamicConfig) { c.Budget = 4095 }), "give 4096 bytes for each row of them"},
 			{change(func(c *embedding.DynamicConfig) { c.Budget = math.MaxInt }), "1 to 8388608 rows"},
 			{func() { d.Lookup(dtensor.Zeros(m, tensor.Int32, []int{3}, replicate)) }, "use int64"},
+			{func() { d.Bags(batch, "hours", embedding.Sum) }, `has no feature "hours"; it has ["users"]`},
+			{func() { d.Bags(batch, "users", 7) }, "Mode is 7"},
+			{func() { d.Bags(batch, "users", embedding.Max) }, "and Mode is max; they are for Sum"},
 			{func() { d.Follow(state); d.Follow(state) }, `"sum.0" of dynamic table "users"`},
 		} {
 			err := dtensor.Try(ctx, m, c.do)
@@ -349,5 +356,112 @@ func TestDynamicRefusesDamagedState(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// Bags of a batch of lists, wherever its samples are, are those of a collection of the same rows, and so are the gradients of
+// rows and of factors by position: in all modes, with weights, with lists that samples share, and with empty ones.
+func TestDynamicJaggedBags(t *testing.T) {
+	meshtest.Random(t, func(rng *rand.Rand, i int) {
+		mesh, mode, samples, kind := meshtest.SomeMesh(rng), embedding.Mode(rng.IntN(3)), rng.IntN(9), rng.IntN(4)
+		if kind > 0 {
+			mode = embedding.Sum
+		}
+		lists, factors := make([][]int64, samples), make([][]float32, samples)
+		for s := range lists {
+			if s > 0 && kind == 3 && rng.IntN(2) == 0 {
+				lists[s] = lists[s-1]
+				continue
+			}
+			for range rng.IntN(4) {
+				lists[s], factors[s] = append(lists[s], rng.Int64N(5)), append(factors[s], float32(rng.IntN(5))/2)
+			}
+		}
+		places := make([]layout.Placement, len(mesh))
+		for axis := range places {
+			if rng.IntN(2) == 0 {
+				places[axis] = shard0
+			}
+		}
+		grad := make([]float64, 2*samples)
+		for k := range grad {
+			grad[k] = float64(rng.IntN(9)-4) / 4
+		}
+		seed := rng.Uint64()
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			d := dynamicOn(rand.New(rand.NewPCG(seed, 0)), m, embedding.DynamicConfig{Dim: 2, Budget: 256 * 9 * 8, Seed: 5})
+			every, five := m.Every(replicate), []int64{0, 1, 2, 3, 4}
+			d.Insert(dtensor.Distribute(m, tensor.FromSlice(m.Device(), five, 5), every...))
+			c := embedding.NewCollection(m, embedding.CollectionTable{Features: []string{"f"}, Mode: mode,
+				Config: embedding.Config{Name: "t", Rows: 5, Dim: 2}})
+			table := dtensor.Distribute(m, tensor.FromSlice(m.Device(), slices.Concat(rowsOf(m, d, five)...), 5, 2), every...).Cast(tensor.Float32)
+			tensor.Copy(c.Tables()[0].Weight().Local(), table.Local())
+
+			spread := dtensor.Zeros(m, tensor.Int64, []int{samples}, places...)
+			offset, _ := spread.Offset()
+			other, its := embedding.Lists{Feature: "other"}, embedding.Lists{Feature: "f"}
+			for s := offset[0]; s < offset[0]+spread.LocalShape()[0]; s++ {
+				other.Lengths, other.IDs = append(other.Lengths, 1), append(other.IDs, 7)
+				if kind == 3 && s > offset[0] && slices.Equal(lists[s], lists[s-1]) {
+					its.Inverse = append(its.Inverse, len(its.Lengths)-1)
+					continue
+				}
+				its.Lengths, its.IDs = append(its.Lengths, len(lists[s])), append(its.IDs, lists[s]...)
+				if its.Inverse = append(its.Inverse, len(its.Lengths)-1); kind == 1 {
+					its.Weights = append(its.Weights, factors[s]...)
+				}
+			}
+			j, err := embedding.JaggedOf(m, samples, []embedding.Lists{other, its}, places...)
+			if err != nil {
+				return err
+			}
+			p, err := embedding.NewPositionWeights(m, []string{"f"}, []int{3})
+			if err != nil {
+				return err
+			}
+			tensor.Copy(p.Params()[0].Local(), tensor.FromSlice(m.Device(), []float32{1, 0.5, 2}, 3))
+			if kind == 2 {
+				if j, err = p.Apply(j); err != nil {
+					return err
+				}
+			}
+			seedGrad := meshtest.Place(m, grad, []int{samples, 2}, every...).Cast(tensor.Float32)
+			var out, byPosition [2][]float64
+			var rows []float64
+			var placed []layout.Placement
+			for k, bags := range []func() *dtensor.Tensor{
+				func() *dtensor.Tensor { return d.Bags(j, "f", mode) },
+				func() *dtensor.Tensor { return c.Bags(j).Values() },
+			} {
+				params := append([]*dtensor.Tensor{d.Param()}, p.Params()...)
+				if k == 1 {
+					params[0] = c.Params()[0]
+				}
+				_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+					h := bags()
+					out[k], placed = whole(h.Detach()), h.Placements()
+					return h.Redistribute(every...).Mul(seedGrad).Sum(nil, false)
+				}, params...)
+				if err != nil {
+					return err
+				}
+				if !slices.Equal(placed, spread.Placements()) {
+					return fmt.Errorf("bags are %v, the samples %v", placed, spread.Placements())
+				}
+				byPosition[k] = whole(grads[1].Dense())
+				if k == 1 {
+					its, _ := grads[0].Rows()
+					rows = whole(table.Sub(its.Dense()))
+				}
+			}
+			what := fmt.Sprintf("case %d: %v of %v in %v, kind %d", i, mode, lists, places, kind)
+			if err := closeTo(what, out[0], out[1]); err != nil {
+				return err
+			}
+			if err := closeTo(what+": gradient of factors by position", byPosition[0], byPosition[1]); err != nil {
+				return err
+			}
+			return closeTo(what+": rows after a step", slices.Concat(rowsOf(m, d, five)...), rows)
+		})
 	})
 }

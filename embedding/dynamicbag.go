@@ -33,6 +33,94 @@ func (d *Dynamic) Bag(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtenso
 	} else {
 		b.divide(op, keys, offsets, weights)
 	}
+	var params []*dtensor.Tensor
+	if weights != nil {
+		params = append(params, weights)
+	}
+	b.gradient = b.places
+	return b.lookUp(op, mode, params, func(p *pooling, rows, dy *tensor.Tensor) *dtensor.Tensor {
+		return b.factorGrad(op, weights, tensor.Sum(tensor.Mul(tensor.Widen(p.rows(rows)), dy), []int{1}, false))
+	})
+}
+
+// Bags looks up the lists of keys that a batch has for a feature and makes one row of each list, as Collection.Bags does of
+// ids: samples stay where they are, and each rank has lists of its own.
+//
+//	j of B samples   →   [B, D], placed as the samples are
+//
+// Lists may have weights, for Mode Sum, which get no gradient, or factors by position, which do: see PositionWeights. A list
+// without keys gives zeros. Where the samples are replicated over the axis of the table, its ranks divide the lists, and what
+// they make of them is added up. With same bits every rank gathers the whole batch first.
+//
+// Bags throws an *Error for a batch that lacks the feature or is on another mesh, and for weights with another Mode than Sum.
+func (d *Dynamic) Bags(j *Jagged, feature string, mode Mode) *dtensor.Tensor {
+	const op = "Bags"
+	mesh, f := d.mesh(), slices.Index(j.features, feature)
+	switch {
+	case j.mesh != mesh:
+		refuse(op, "the batch is on mesh %v and %v on another, %v; make it on that of the table", j.mesh, d, mesh)
+	case f < 0:
+		refuse(op, "the batch for %v has no feature %q; it has %q", d, feature, j.features)
+	case mode >= modes:
+		refuse(op, "Mode is %d; use Mean, Sum or Max", mode)
+	case j.weighs(f) && mode != Sum:
+		refuse(op, "feature %q has weights, and Mode is %v; they are for Sum", feature, mode)
+	}
+	places := j.batch.Placements()
+	b := dynamicBags{d: d, count: j.Samples(), places: slices.Clone(places), gradient: places, final: places}
+	if !mesh.Inside() {
+		return b.lookUp(op, mode, nil, nil)
+	}
+	j = j.expanded()
+	if mesh.SameBits() {
+		return d.bagsOfAll(j.gathered(), f, mode).Redistribute(places...)
+	}
+	if axis := d.axis; !places[axis].IsShard() && mesh.Axes()[axis].Size > 1 {
+		j = j.share(f, axis)
+		b.places[axis] = layout.Partial(layout.Sum)
+	}
+	b.keys, b.factors = j.idsOf(f), j.weightsOf(f)
+	b.starts = append(b.starts, 0)
+	for i, n := range j.lengthsOf(f) {
+		b.starts = append(b.starts, b.starts[i]+n)
+	}
+	return b.lookUp(op, mode, j.positionParams([]int{f}), func(p *pooling, rows, dy *tensor.Tensor) *dtensor.Tensor {
+		return j.sumOfRanks(op, f, j.positionGrad(f, p, rows, dy))
+	})
+}
+
+// share returns the batch, whose samples are replicated over an axis, with those lists of feature f alone that this rank is to
+// look up: the others are empty.
+func (j *Jagged) share(f, axis int) *Jagged {
+	size, lengths := j.mesh.Axes()[axis].Size, slices.Clone(j.lengthsOf(f))
+	sizes := layout.ChunkSizes(len(lengths), size)
+	first := sum(sizes[:j.mesh.Coord()[axis]])
+	end := first + sizes[j.mesh.Coord()[axis]]
+	before, n := sum(lengths[:first]), sum(lengths[first:end])
+	clear(lengths[:first])
+	clear(lengths[end:])
+	its := *j
+	its.lengths, its.lists, its.starts = lengths, make([]int, len(j.lists)), make([]int, len(j.starts))
+	for g := range j.features {
+		if g >= f {
+			its.lists[g+1], its.starts[g+1] = len(lengths), n
+		}
+	}
+	its.ids = tensor.Narrow(j.idsOf(f), 0, before, n)
+	if j.weights != nil {
+		its.weights = tensor.Narrow(j.weights, 0, j.starts[f]+before, n)
+	}
+	places := j.batch.Placements()
+	places[axis] = layout.Shard(0) // so that sumOfRanks adds up what these ranks have
+	its.batch, _ = layout.New(j.mesh.LayoutAxes(), []int{j.Samples()}, places...)
+	return &its
+}
+
+// lookUp looks up the bags. params are factors of the rows that get a gradient, none or one, which factorGrad computes from the
+// rows that were looked up and the gradient dy of those of the used keys, [k, D].
+func (b *dynamicBags) lookUp(op string, mode Mode, params []*dtensor.Tensor,
+	factorGrad func(p *pooling, rows, dy *tensor.Tensor) *dtensor.Tensor) *dtensor.Tensor {
+	d, mesh := b.d, b.d.mesh()
 	shape := []int{b.count, d.config.Dim}
 	if !mesh.Inside() {
 		return mesh.Wrap(op, tensor.New(mesh.Device(), d.config.DType, 0), nil, false, shape, b.places...).Redistribute(b.final...)
@@ -44,15 +132,11 @@ func (d *Dynamic) Bag(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtenso
 	runtime.KeepAlive(slots)
 	p.setScale(b.factors, d.config.DType.Wide())
 	out := mesh.Wrap(op, p.forward(l.rows, nil), nil, false, shape, b.places...)
-	if weights != nil {
-		inputs = append(inputs, weights)
-	}
-	out = dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
-		values := p.spread(tensor.Widen(gy.Redistribute(b.places...).Local()))
+	out = dtensor.Record(op, out, append(inputs, params...), func(gy *dtensor.Tensor) []dtensor.Grad {
+		values := p.spread(tensor.Widen(gy.Redistribute(b.gradient...).Local()))
 		var grads []dtensor.Grad
-		if weights != nil {
-			dots := tensor.Sum(tensor.Mul(tensor.Widen(p.rows(l.rows)), values), []int{1}, false)
-			grads = append(grads, dtensor.Dense(b.factorGrad(op, weights, dots)))
+		if len(params) > 0 {
+			grads = append(grads, dtensor.Dense(factorGrad(p, l.rows, values)))
 		}
 		rows := l.backward(p.backward(values))
 		return append([]dtensor.Grad{d.table.take(rows)}, grads...)
@@ -62,15 +146,16 @@ func (d *Dynamic) Bag(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtenso
 
 // dynamicBags are the bags of one lookup that this rank makes.
 type dynamicBags struct {
-	d       *Dynamic
-	count   int                // on all ranks
-	places  []layout.Placement // of the bags as they are made
-	final   []layout.Placement // of what the caller gets
-	keys    *tensor.Tensor     // [n], of this rank's bags
-	factors *tensor.Tensor     // [n]; nil: ones
-	starts  []int              // where this rank's bags begin in keys, and the last one ends
-	byKey   []layout.Placement // of keys as this rank has them
-	rows    int                // of dimension 0 of these
+	d        *Dynamic
+	count    int                // on all ranks
+	places   []layout.Placement // of the bags as they are made
+	gradient []layout.Placement // of their gradient
+	final    []layout.Placement // of what the caller gets
+	keys     *tensor.Tensor     // [n], of this rank's bags
+	factors  *tensor.Tensor     // [n]; nil: ones
+	starts   []int              // where this rank's bags begin in keys, and the last one ends
+	byKey    []layout.Placement // of keys as this rank has them
+	rows     int                // of dimension 0 of these
 }
 
 // divideEqual divides bags of one length.
@@ -141,6 +226,26 @@ func (b *dynamicBags) factorGrad(op string, weights *dtensor.Tensor, dots *tenso
 	local := weights.Shape()
 	local[0] = b.rows
 	return b.d.mesh().Wrap(op, tensor.Cast(dots, weights.DType()).Reshape(local...), nil, false, weights.Shape(), b.byKey...)
+}
+
+// bagsOfAll returns the bags of feature f of a batch that each rank has, with same bits.
+func (d *Dynamic) bagsOfAll(j *Jagged, f int, mode Mode) *dtensor.Tensor {
+	every := d.mesh().Every(layout.Replicate())
+	list := func(x *tensor.Tensor) *dtensor.Tensor {
+		return d.mesh().Wrap("Bags", x, nil, false, x.Shape(), every...)
+	}
+	var offsets []int
+	at := 0
+	for _, n := range j.lengthsOf(f) {
+		offsets, at = append(offsets, at), at+n
+	}
+	var weights *dtensor.Tensor
+	if j.positions[f] != nil {
+		weights = j.positions[f].IndexSelect(0, list(j.positionsOf(f)))
+	} else if its := j.weightsOf(f); its != nil {
+		weights = list(its)
+	}
+	return d.Bag(list(j.idsOf(f)), list(listOf(d.mesh().Device(), offsets)), weights, mode)
 }
 
 // bagOfAll is Bag with same bits.

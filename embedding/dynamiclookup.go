@@ -95,11 +95,11 @@ func (d *Dynamic) use(x *exchange, requests, rows []int64) {
 	}
 }
 
-// routeFor returns the route of keys in the given placements.
+// routeFor returns the route of keys in the given placements; Partial stands for keys that differ too.
 func (d *Dynamic) routeFor(places []layout.Placement) *route {
 	var batch uint
 	for axis, p := range places {
-		if p.IsShard() && d.mesh().Axes()[axis].Size > 1 {
+		if !p.IsReplicate() && d.mesh().Axes()[axis].Size > 1 {
 			batch |= 1 << axis
 		}
 	}
