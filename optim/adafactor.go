@@ -123,7 +123,7 @@ func (a *Adafactor) update(c change, local *tensor.Tensor, lr float64) {
 	} else {
 		v = mean(a.whole[c.i])
 	}
-	u := v.Clamp(o.Eps1*o.Eps1, math.Inf(1)).Rsqrt().Redistribute(p.Placements()...).Mul(g)
+	u := v.Clamp(o.Eps1*o.Eps1, math.Inf(1)).Rsqrt().Mul(g).Redistribute(p.Placements()...) // of rows in turn Mul makes blocks
 	if o.WeightDecay != 0 {
 		tensor.ScaleTo(local, 1-lr*o.WeightDecay)
 	}

@@ -121,3 +121,59 @@ func TestTablesInTurnTrainAndLoadAsOthers(t *testing.T) {
 func all(t *dtensor.Tensor) []float64 {
 	return tensor.ToSlice[float64](tensor.Cast(t.Full(), tensor.Float64))
 }
+
+// Every optimizer makes the same steps of a table, wherever it lies.
+func TestOptimizersOfTablesInTurn(t *testing.T) {
+	const rows, dim, steps = 11, 3, 3
+	for name, make := range map[string]func(params []*dtensor.Tensor) optim.Optimizer{
+		"AdamW":      optim.With(optim.NewAdamW, optim.AdamWConfig{WeightDecay: 0.1}),
+		"Adafactor":  optim.With(optim.NewAdafactor, optim.AdafactorConfig{}),
+		"LAMB":       optim.With(optim.NewLAMB, optim.LAMBConfig{}),
+		"Muon":       optim.With(optim.NewMuon, optim.MuonConfig{}),
+		"RowAdagrad": optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{}),
+		"Adagrad":    optim.With(optim.NewAdagrad, optim.AdagradConfig{}),
+		"SparseAdam": optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{}),
+		"SGD":        optim.With(optim.NewSGD, optim.SGDConfig{Momentum: 0.9}),
+		"Lion":       optim.With(optim.NewLion, optim.LionConfig{}),
+	} {
+		var want []float64
+		for _, p := range places {
+			commtest.Run(t, p.mesh[0]*p.mesh[1], func(ctx context.Context, world *comm.Comm) error {
+				m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: p.mesh[0]}, dtensor.Axis{Name: "b", Size: p.mesh[1]})
+				if err != nil {
+					return err
+				}
+				table := embedding.NewTable(m, embedding.Config{Rows: rows, Dim: dim, Layout: p.layout})
+				params := []*dtensor.Tensor{table.Weight()}
+				opt := make(params)
+				for step := range steps {
+					_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						ids := tensor.FromSlice(m.Device(), []int64{1, 5, int64(step), 10, 5, 8}, 6)
+						h := table.Lookup(dtensor.Distribute(m, ids, layout.Shard(0), layout.Replicate()))
+						return h.Mul(h).Sum(nil, false)
+					}, params...)
+					if err != nil {
+						return err
+					}
+					if err := opt.Step(grads, 0.1); err != nil {
+						return err
+					}
+				}
+				return dtensor.Try(ctx, m, func() {
+					got := all(table.Weight())
+					if world.Rank() != 0 {
+						return
+					}
+					if want == nil {
+						want = got
+					}
+					for i := range want {
+						if math.Abs(got[i]-want[i]) > 1e-5 {
+							dtensor.Check(fmt.Errorf("%s %s: number %d is %v, on one rank %v", name, p.name, i, got[i], want[i]))
+						}
+					}
+				})
+			})
+		}
+	}
+}
