@@ -121,7 +121,7 @@ func (x *exchange) requestCount(peer, t int) int {
 // beginning with the one at from.
 func (x *exchange) segment(p *peer, t int) (from, n int) {
 	b := &p.boxes[t]
-	if !b.owner || b.rows == 0 || b.columns == 0 && !x.tables[t].renorm { // ranks without columns agree on norms too
+	if !b.owner || b.rows == 0 { // ranks without columns are told too: an optimizer may remember whole rows
 		return 0, 0
 	}
 	index := tensor.Read[int64](x.distinct[t].Index)

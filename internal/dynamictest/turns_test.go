@@ -35,6 +35,7 @@ var places = []place{
 	{"in turn over 13, which are more than rows", []int{1, 13}, embedding.RowCyclic("b")},
 	{"in columns", []int{2, 1}, embedding.ColumnWise("a")},
 	{"replicated", []int{1, 2}, embedding.Replicated()},
+	{"in columns over 5, which are more than columns", []int{5, 1}, embedding.ColumnWise("a")},
 }
 
 // Wherever a table lies, in turn too, it begins, trains and goes on from a checkpoint of any
@@ -143,14 +144,22 @@ func TestOptimizersOfTablesInTurn(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				table := embedding.NewTable(m, embedding.Config{Rows: rows, Dim: dim, Layout: p.layout})
-				params := []*dtensor.Tensor{table.Weight()}
+				c := embedding.NewCollection(m, embedding.CollectionTable{Features: []string{"f"}, Mode: embedding.Sum,
+					Config: embedding.Config{Rows: rows, Dim: dim, Layout: p.layout}})
+				table, params := c.Tables()[0], c.Params()
 				opt := make(params)
+				spread := []layout.Placement{layout.Shard(0), layout.Replicate()}
+				samples := dtensor.Arange(m, tensor.Int64, 0, 5, spread...) // and the id of each
+				n := samples.LocalShape()[0]
+				j, err := embedding.NewJagged(m, []string{"f"}, 5, slices.Repeat([]int{1}, n), tensor.ToSlice[int64](samples.Local()), nil, spread...)
+				if err != nil {
+					return err
+				}
 				for step := range steps {
 					_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 						ids := tensor.FromSlice(m.Device(), []int64{1, 5, int64(step), 10, 5, 8}, 6)
-						h := table.Lookup(dtensor.Distribute(m, ids, layout.Shard(0), layout.Replicate()))
-						return h.Mul(h).Sum(nil, false)
+						h, bags := table.Lookup(dtensor.Distribute(m, ids, spread...)), c.Bags(j).Values()
+						return h.Mul(h).Sum(nil, false).Add(bags.Mul(bags).Mean(nil, false))
 					}, params...)
 					if err != nil {
 						return err
