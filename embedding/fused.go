@@ -19,7 +19,7 @@ import (
 //
 // and gives the same bits as a step after ValueAndGrad. What to know:
 //
-//   - Pass Param, not Weight, to ValueAndGrad; the gradient of Param is one zero.
+//   - Pass Param, not Weight, to ValueAndGrad; the gradient of Param is one zero. With Weight alone a lookup throws an *Error.
 //   - The table changes during ValueAndGrad. If that returns an error, it may have
 //     changed or not: go back to a checkpoint. Gradients cannot be clipped together.
 //   - A table whose lookups the value does not depend on is not updated.
@@ -77,6 +77,9 @@ func (t *Table) input() *dtensor.Tensor {
 	}
 	switch {
 	case !dtensor.Tracked(f.handle):
+		if dtensor.Tracked(t.weight) {
+			refuse("Lookup", "%v is fused, and ValueAndGrad got its Weight, so nothing would train it; pass its Param, or undo Fuse", t)
+		}
 		return f.handle
 	case f.gate != nil && dtensor.Tracked(f.gate):
 		return f.gate

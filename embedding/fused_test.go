@@ -218,6 +218,10 @@ func TestFusedErrors(t *testing.T) {
 		if sum(ids)(); updates != 1 { // outside there is no gradient
 			return fmt.Errorf("%d updates", updates)
 		}
+		if _, _, err := dtensor.ValueAndGrad(ctx, sum(ids), table.Weight()); err == nil ||
+			!strings.Contains(err.Error(), "is fused, and ValueAndGrad got its Weight, so nothing would train it; pass its Param") {
+			return fmt.Errorf("Weight in place of Param: %v", err)
+		}
 		table.Fuse(nil)
 		_, grads, err := dtensor.ValueAndGrad(ctx, sum(ids), table.Param())
 		if _, ok := grads[0].Rows(); err != nil || !ok || updates != 1 {
