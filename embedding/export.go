@@ -198,7 +198,7 @@ func export(ctx context.Context, op string, mesh *dtensor.Mesh, whole func(op st
 		}
 		all.rest()
 		if failed != nil {
-			done.Err = failed.Error()
+			done.Err = fmt.Sprintf("rank %d: %v", mesh.Comm().WorldRank(0), failed)
 		}
 	})
 	if err == nil {

@@ -328,7 +328,7 @@ func TestStoredRefusals(t *testing.T) {
 			"has its rows on a disk, and no operator on them but lookups": func() error {
 				return dtensor.Try(ctx, m, func() { table.Weight().Full() })
 			},
-			"embedding: Export: serve: Write": func() error { return table.Export(ctx, filepath.Join(file, "x")) },
+			"embedding: Export: rank 0: serve: Write": func() error { return table.Export(ctx, filepath.Join(file, "x")) },
 			"call Follow(opt.State()) before": func() error {
 				return dtensor.Try(ctx, m, func() { table.Fuse(func(*dtensor.Rows) error { return nil }) })
 			},

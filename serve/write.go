@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"math"
 	"os"
@@ -69,6 +70,9 @@ func Update(path string, rows iter.Seq2[int64, []float32]) (changed, removed int
 
 func update(path string, rows iter.Seq2[int64, []float32]) (changed, removed int, err error) {
 	old, err := open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; write all rows there before their changes: by Write, or Export of package embedding", err)
+	}
 	if err != nil {
 		return 0, 0, err
 	}
