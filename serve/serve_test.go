@@ -410,7 +410,8 @@ func TestMisuse(t *testing.T) {
 			t.Errorf("the error is %v, want one with %q", c.err, c.want)
 		}
 	}
-	if _, _, err := serve.Update(path, list(nil)); err == nil || !strings.Contains(err.Error(), "no such file or directory; write all rows there before") {
+	if _, _, err := serve.Update(path, list(nil)); err == nil ||
+		!strings.Contains(err.Error(), "no such file or directory; write all rows there before") {
 		t.Errorf("an update of nothing: %v", err)
 	}
 	if err := serve.Write(path, 2, list(nil)); err != nil {
