@@ -364,6 +364,7 @@ func TestDynamicRefusesDamagedState(t *testing.T) {
 func TestDynamicJaggedBags(t *testing.T) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
 		mesh, mode, samples, kind := meshtest.SomeMesh(rng), embedding.Mode(rng.IntN(3)), rng.IntN(9), rng.IntN(4)
+		sameBits := rng.IntN(3) == 0
 		if kind > 0 {
 			mode = embedding.Sum
 		}
@@ -389,6 +390,7 @@ func TestDynamicJaggedBags(t *testing.T) {
 		}
 		seed := rng.Uint64()
 		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(sameBits)
 			d := dynamicOn(rand.New(rand.NewPCG(seed, 0)), m, embedding.DynamicConfig{Dim: 2, Budget: 256 * 9 * 8, Seed: 5})
 			every, five := m.Every(replicate), []int64{0, 1, 2, 3, 4}
 			d.Insert(dtensor.Distribute(m, tensor.FromSlice(m.Device(), five, 5), every...))

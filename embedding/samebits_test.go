@@ -205,7 +205,7 @@ func TestTableBagsHaveTheSameBits(t *testing.T) {
 }
 
 // With SameBits lookups and bags of a dynamic table, its rows after some steps, and the gradients of the weights of a bag
-// have the bits of one rank's, whatever ranks have the keys.
+// and of factors by position have the bits of one rank's, whatever ranks have the keys.
 func TestDynamicHasTheSameBits(t *testing.T) {
 	const steps, population, dim = 3, 40, 5
 	var want string
@@ -220,6 +220,10 @@ func TestDynamicHasTheSameBits(t *testing.T) {
 					return meshtest.Place(m, list, shape, slices.Repeat([]layout.Placement{place}, len(mesh))...)
 				}
 				key := func() int64 { return rng.Int64N(population) * (math.MaxInt64 / population) }
+				positions, err := embedding.NewPositionWeights(m, []string{"f"}, []int{3})
+				if err != nil {
+					return err
+				}
 				text := ""
 				for step := range steps {
 					keys := make([]int64, 24)
@@ -229,6 +233,16 @@ func TestDynamicHasTheSameBits(t *testing.T) {
 					alone, equal, ragged := distribute(keys, 24), distribute(keys, 8, 3), distribute(keys, 24)
 					starts := meshtest.Place(m, []int64{0, 5, 5, 11, 23}, []int{5}, m.Every(replicate)...)
 					factors := dtensor.Normal(m, dtensor.Key{Seed: uint64(step)}, 0, 1, []int{24}, m.Every(replicate)...)
+					offset, _ := equal.Offset()
+					mine := equal.LocalShape()[0] // lists of three keys
+					j, err := embedding.NewJagged(m, []string{"f"}, 8, slices.Repeat([]int{3}, mine), keys[3*offset[0]:][:3*mine], nil,
+						equal.Placements()...)
+					if err != nil {
+						return err
+					}
+					if j, err = positions.Apply(j); err != nil {
+						return err
+					}
 					value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 						a := d.Lookup(alone)
 						b := d.Bag(equal, nil, nil, embedding.Mode(step))
@@ -236,12 +250,12 @@ func TestDynamicHasTheSameBits(t *testing.T) {
 						square := func(x *dtensor.Tensor) *dtensor.Tensor {
 							return x.Mul(dtensor.Normal(m, dtensor.Key{Seed: 77}, 0, 1, x.Shape(), m.Every(replicate)...)).Tanh().Sum(nil, false)
 						}
-						return square(a).Add(square(b)).Add(square(c))
-					}, d.Param(), factors)
+						return square(a).Add(square(b)).Add(square(c)).Add(square(d.Bags(j, "f", embedding.Sum)))
+					}, d.Param(), factors, positions.Params()[0])
 					if err != nil {
 						return err
 					}
-					text += fmt.Sprintf("%x %x ", value.Full().Item(), whole(grads[1].Dense()))
+					text += fmt.Sprintf("%x %x %x ", value.Full().Item(), whole(grads[1].Dense()), whole(grads[2].Dense()))
 					d.Advance()
 				}
 				all := make([]int64, population)
