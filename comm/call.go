@@ -130,7 +130,11 @@ func (c *Call) String() string {
 	case PatternTagged:
 		s = c.withElements() + c.address()
 	default:
-		s = c.Fingerprint().describe(c.structType(), c.Root)
+		user := c
+		for user.of != nil {
+			user = user.of
+		}
+		s = c.Fingerprint().describe(c.structType(), user.Root)
 	}
 	if c.Op == Custom && c.Func != nil && c.Func.size > 0 { // not one on other elements
 		s += fmt.Sprintf(" by %q on %d-byte elements", c.Func.name, c.Func.size)
