@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -65,6 +66,9 @@ func NewAttention(init *Init, c AttentionConfig) *Attention {
 	if c.KVHeads < 1 || c.Heads%c.KVHeads != 0 {
 		fault.Throw(fmt.Errorf("nn: NewAttention: %d heads are not a multiple of %d heads of keys and values; change one of them",
 			c.Heads, c.KVHeads))
+	}
+	if n := c.Names.orDefault(); c.QKNorm && (n.QNorm == "" || n.KNorm == "") {
+		fault.Throw(errors.New("nn: NewAttention: QKNorm with Names that have no QNorm or KNorm; give both, such as q_norm and k_norm"))
 	}
 	if c.HeadDim == 0 {
 		c.HeadDim = c.Width / c.Heads

@@ -262,13 +262,16 @@ func TestRefusals(t *testing.T) {
 			"nn: NewConv1d: ":                        func() { nn.NewConv1d(init, nn.ConvConfig{In: 1, Out: 1, Kernel: 1, Groups: -1}) },
 			"nn: NewAttention: width 6 with 0 heads": func() { nn.NewBlock(init, nn.BlockConfig{Width: 6}) },
 			"nn: NewAttention: width 0 with 2 heads": func() { nn.NewBlock(init, nn.BlockConfig{Heads: 2}) },
-			"nn: NewLinears: the activation":         func() { nn.NewLinears(init, nil, 3, 4, 5) },
-			"nn: Sequential.Forward: module 1 of":    func() { nn.Sequential{linear, nil}.Forward(x) },
-			"nn: layer \"1\" is nil":                 func() { nn.Tensors(nn.Sequential{linear, nil}.Params()) },
-			"nn: Join: 1 names for 2 layers":         func() { nn.Join([]string{"a"}, linear, linear) },
-			"nn: KVCaches.At: layer 2 of":            func() { make(nn.KVCaches, 2).At(2) },
-			"dtensor: Axes: the mesh is nil":         func() { nn.NewLinear(nn.NewInit(nil, 1), 2, 3, true, nn.Style{}) },
-			"dtensor: Placements: the tensor is":     func() { linear.Forward(nil) },
+			"nn: NewAttention: QKNorm with Names": func() {
+				nn.NewBlock(init, nn.BlockConfig{Width: 6, Heads: 2, QKNorm: true, Names: nn.BERTNames})
+			},
+			"nn: NewLinears: the activation":      func() { nn.NewLinears(init, nil, 3, 4, 5) },
+			"nn: Sequential.Forward: module 1 of": func() { nn.Sequential{linear, nil}.Forward(x) },
+			"nn: layer \"1\" is nil":              func() { nn.Tensors(nn.Sequential{linear, nil}.Params()) },
+			"nn: Join: 1 names for 2 layers":      func() { nn.Join([]string{"a"}, linear, linear) },
+			"nn: KVCaches.At: layer 2 of":         func() { make(nn.KVCaches, 2).At(2) },
+			"dtensor: Axes: the mesh is nil":      func() { nn.NewLinear(nn.NewInit(nil, 1), 2, 3, true, nn.Style{}) },
+			"dtensor: Placements: the tensor is":  func() { linear.Forward(nil) },
 		} {
 			if err := dtensor.Try(ctx, mesh, f); err == nil || !strings.HasPrefix(err.Error(), want) {
 				return fmt.Errorf("got %v, want %q", err, want)
