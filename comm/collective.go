@@ -214,9 +214,7 @@ func ScatterSlices[T any](ctx context.Context, c *Comm, src [][]T, root int) ([]
 	var counts []int
 	if c.is(root) {
 		if len(src) != c.Size() {
-			err := fmt.Errorf("comm: ScatterSlices: %d slices for %d ranks; give one for each, which may be empty", len(src), c.Size())
-			c.Abort(err) // the others must not wait
-			return nil, err
+			return nil, c.refuseSlices(ctx, Call{Kind: ScatterVKind, Root: root, Src: Of([]T(nil)), Cause: "ScatterSlices"}, len(src))
 		}
 		counts = lengths(src)
 	}
@@ -233,7 +231,7 @@ func ScatterSlices[T any](ctx context.Context, c *Comm, src [][]T, root int) ([]
 // AllToAll of the lengths and an AllToAllV of the elements.
 func AllToAllSlices[T any](ctx context.Context, c *Comm, src [][]T) ([][]T, error) {
 	if !c.none() && len(src) != c.Size() {
-		return nil, fmt.Errorf("comm: AllToAllSlices: %d slices for %d ranks; give one for each, which may be empty", len(src), c.Size())
+		return nil, c.refuseSlices(ctx, Call{Kind: AllToAllVKind, Src: Of([]T(nil)), Cause: "AllToAllSlices"}, len(src))
 	}
 	sent, received := lengths(src), make([]int, len(src))
 	if err := AllToAll(ctx, c, received, sent); err != nil {
@@ -267,4 +265,13 @@ func slicesOf[T any](counts []int) (all []T, parts [][]T) {
 		parts, rest = append(parts, rest[:n:n]), rest[n:]
 	}
 	return all, parts
+}
+
+// refuseSlices fails a call that was given n slices, and not one for each rank, on all ranks.
+func (c *Comm) refuseSlices(ctx context.Context, call Call, n int) error {
+	c.drain()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	c.seq++
+	return c.refuse(ctx, &call, fmt.Errorf("%d slices for %d ranks; give one for each, which may be empty", n, c.size))
 }

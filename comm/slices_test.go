@@ -2,8 +2,10 @@ package comm_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -30,11 +32,40 @@ func TestAllToAllSlices(t *testing.T) {
 			if calls := record.Stats().Calls(); calls != "AllToAll×1, AllToAllV×1" {
 				return fmt.Errorf("calls: %s", calls)
 			}
-			if _, err := comm.AllToAllSlices(ctx, world, src[1:]); err == nil {
-				return fmt.Errorf("%d slices for %d ranks pass", n-1, n)
-			}
 			return nil
 		})
+	}
+}
+
+// One rank has not a slice for each: all get an error, and nobody waits for it.
+func TestSlicesForOtherRanks(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, world *comm.Comm, src [][]int32) error{
+		"AllToAllV int32 for AllToAllSlices": func(ctx context.Context, world *comm.Comm, src [][]int32) error {
+			_, err := comm.AllToAllSlices(ctx, world, src)
+			return err
+		},
+		"ScatterV int32 root 1 for ScatterSlices": func(ctx context.Context, world *comm.Comm, src [][]int32) error {
+			_, err := comm.ScatterSlices(ctx, world, src, 1)
+			return err
+		},
+	} {
+		for r, err := range commtest.Ranks(t.Context(), 3, func(ctx context.Context, world *comm.Comm) error {
+			failed := call(ctx, world, make([][]int32, 3+world.Rank()%2))
+			if err := comm.Barrier(ctx, world); err == nil {
+				return errors.New("the communicator can be used after an error")
+			}
+			return failed
+		}) {
+			want := []string{"comm: " + name + " at comm/slices_test.go:", "(rank 1, call 1 of world): 4 slices for 3 ranks; give one for each"}
+			if r != 1 {
+				want = []string{"rank 1 aborted: ", "4 slices for 3 ranks"}
+			}
+			for _, w := range want {
+				if err == nil || !strings.Contains(err.Error(), w) {
+					t.Errorf("rank %d: %v, want %q", r, err, w)
+				}
+			}
+		}
 	}
 }
 

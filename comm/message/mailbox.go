@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A Mailbox is one rank's end of what the ranks of a communicator send each other by tag. Its
@@ -87,7 +88,8 @@ const (
 // with the build tags gompi and empi, its error is errors.ErrUnsupported.
 func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 	if c == nil {
-		return nil, errors.New("message: New: the communicator is nil: this rank is in none of the groups of Split or Group")
+		return nil, fault.Located(errors.New("message: New: the communicator is nil: this rank is in none of the groups of Split or Group; " +
+			"make the call on ranks that are"))
 	}
 	m := &Mailbox{comm: c, inner: c.Internals(), me: c.Rank()}
 	b, ok := m.inner.Backend().(comm.MessageBackend)

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -42,10 +43,11 @@ type base struct {
 // as with the build tags gompi and empi, the error is errors.ErrUnsupported.
 func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], error) {
 	if c == nil {
-		return nil, errors.New("window: New: the communicator is nil: this rank is in none of the groups of Split or Group")
+		return nil, fault.Located(errors.New("window: New: the communicator is nil: this rank is in none of the groups of Split or Group; " +
+			"make the call on ranks that are"))
 	}
 	if most := math.MaxInt / 2 / max(1, int(unsafe.Sizeof(*new(T)))); length < 0 || length > most {
-		err := fmt.Errorf("window: New with length %d; give 0 to %d", length, most)
+		err := fault.Located(fmt.Errorf("window: New with length %d; give 0 to %d", length, most))
 		c.Abort(err) // the others must not wait
 		return nil, err
 	}

@@ -84,7 +84,8 @@ func TestCallsAllocateNothing(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	if _, err := window.New[int64](t.Context(), nil, 1); err == nil || !strings.Contains(err.Error(), "the communicator is nil") {
+	if _, err := window.New[int64](t.Context(), nil, 1); err == nil || !strings.Contains(err.Error(), "the communicator is nil") ||
+		!strings.Contains(err.Error(), "(at window/window_test.go:") {
 		t.Errorf("%v", err)
 	}
 	for _, length := range []int{-1, 1 << 60} {
