@@ -92,6 +92,7 @@ type Supervisor struct {
 	notice   time.Time // when to call waiting; zero: not
 	lastStop time.Time // when the user's last signal to stop came
 	asks     []int     // asking: those that are still to print their stacks, the first is at it
+	laggards []int     // of the hang
 	untold   []int     // asking: those that have ended, of which the others do not know yet
 	stopping bool      // the ranks are about to be stopped, and this process with them
 	stopped  bool      // they have been
@@ -231,7 +232,7 @@ func (s *Supervisor) hang(laggards []int, found bool) {
 	if !found {
 		return
 	}
-	s.Reason, s.phase = Hung, asking
+	s.Reason, s.phase, s.laggards = Hung, asking, laggards
 	s.asks = append([]int{-1}, laggards...)
 	s.askNext()
 }
@@ -247,6 +248,11 @@ func (s *Supervisor) askNext() {
 	}
 	s.tell()
 	s.phase = running
+	for _, r := range s.laggards {
+		if s.Resize != nil && !s.Ends[r].Ended { // continued, a stopped rank would let this attempt go on beside the next
+			_ = s.Send(guardian.Command{Action: guardian.SignalRank, Signal: unix.SIGKILL, Rank: r})
+		}
+	}
 	s.stop(Hung, unix.SIGTERM)
 }
 

@@ -303,6 +303,20 @@ func TestSupervisorLosesItsGuardian(t *testing.T) {
 	})
 }
 
+// A laggard of an elastic job that prints no stacks is killed: it may be stopped, and would go on when it is continued.
+func TestSupervisorKillsALaggardThatIsStopped(t *testing.T) {
+	s := Supervisor{Grace: time.Second, Look: func() ([]int, bool) { return []int{2}, true }, Resize: func() bool { return false }}
+	perform(t, s, func(st *stage) {
+		time.Sleep(3500 * time.Millisecond)
+		for rank := range 3 {
+			st.end(rank, -9)
+		}
+		st.events <- guardian.Event{Kind: guardian.AllGone}
+		st.want(Hung, "1s rank 2 SIGQUIT", "3s rank 2 SIGKILL", "3s groups SIGTERM", "3s groups SIGCONT",
+			"3.5s rank 0 ended", "3.5s rank 1 ended", "3.5s rank 2 ended")
+	})
+}
+
 func TestSupervisorRefusedRank(t *testing.T) {
 	perform(t, Supervisor{Grace: time.Second}, func(st *stage) {
 		st.events <- guardian.Event{Kind: guardian.RankRefused, Rank: 2, Errno: unix.EAGAIN}
