@@ -236,7 +236,7 @@ func (s *running) finish(scope *tensor.Scope, params []*Tensor) {
 // addRowsTo returns SumRows of two whose sums outlive scope.
 func addRowsTo(scope *tensor.Scope) func(a, b *Rows) *Rows {
 	return func(a, b *Rows) *Rows {
-		sum := SumRows(a.Coalesce(), b.Coalesce())
+		sum := SumRows(a, b)
 		scope.Keep(sum.Index, sum.Values)
 		return sum
 	}

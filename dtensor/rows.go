@@ -104,19 +104,24 @@ func (r *Rows) ascending() bool {
 // ValueAndGrad does: by Coalesce of all, in the order given, with same bits one by one. A single one it
 // returns as it is.
 func SumRows(list ...*Rows) *Rows {
-	if len(list) > 2 && list[0].spec.mesh.SameBits() { // the order must not depend on how many rows a rank has
-		sum := list[0].Coalesce()
-		for _, r := range list[1:] {
-			sum = SumRows(sum, r.Coalesce())
-		}
-		return sum
-	}
 	if len(list) == 1 {
 		return list[0]
 	}
+	if !list[0].spec.mesh.SameBits() {
+		return joinRows(list...).Coalesce()
+	}
+	sum := list[0].Coalesce() // the order must not depend on how many rows a rank has
+	for _, r := range list[1:] {
+		sum = joinRows(sum, r.Coalesce()).Coalesce()
+	}
+	return sum
+}
+
+// joinRows returns the rows of gradients of one parameter, one gradient after the other.
+func joinRows(list ...*Rows) *Rows {
 	index, values := make([]*tensor.Tensor, len(list)), make([]*tensor.Tensor, len(list))
 	for i, r := range list {
 		index[i], values[i] = r.Index, r.Values
 	}
-	return (&Rows{Index: tensor.Cat(0, index...), Values: tensor.Cat(0, values...), spec: list[0].spec}).Coalesce()
+	return &Rows{Index: tensor.Cat(0, index...), Values: tensor.Cat(0, values...), spec: list[0].spec}
 }

@@ -144,23 +144,18 @@ func (t *Table) bagOfAll(ids, offsets, weights *dtensor.Tensor, o BagOptions, fi
 		return o.PaddingIdx != nil && int(id) == (*o.PaddingIdx+t.weight.Dim(0))%t.weight.Dim(0)
 	}
 	rows := whole.lookUp(ids.Reshape(ids.Numel())).Reduced()
-	places := rows.Placements() // R, or S(1) where the table is divided by columns
-	if weights != nil {         // their gradients are sums over columns
-		rows = rows.Redistribute(rows.Mesh().Every(layout.Replicate())...)
-	}
-	bags := bagsOf(rows, ids, offsets, weights, BagOptions{Mode: o.Mode, IncludeLastOffset: o.IncludeLastOffset}, padding)
-	for axis, p := range final {
-		if p.IsShard() {
-			places[axis] = p
-		}
-	}
-	layout.Refit(places, rows.Placements())
-	return bags.Redistribute(places...)
+	return bagsOf(rows, ids, offsets, weights, BagOptions{Mode: o.Mode, IncludeLastOffset: o.IncludeLastOffset}, padding, final)
 }
 
-// bagsOf makes bags of the rows [n, D] of ids, which all ranks have, without those that padding reports.
-func bagsOf(rows, ids, offsets, weights *dtensor.Tensor, o BagOptions, padding func(id int64) bool) *dtensor.Tensor {
-	mesh := rows.Mesh()
+// bagsOf makes bags of the rows [n, D] of ids, which all ranks have, without those that padding reports. The bags are placed as
+// the rows are, but where final shards them.
+func bagsOf(rows, ids, offsets, weights *dtensor.Tensor, o BagOptions, padding func(id int64) bool,
+	final []layout.Placement) *dtensor.Tensor {
+	mesh, were := rows.Mesh(), rows.Placements() // R, or S(1) where the table is divided by columns
+	whole := mesh.Every(layout.Replicate())
+	if weights != nil { // their gradients are sums over columns
+		rows = rows.Redistribute(whole...)
+	}
 	numbers := make([]int64, ids.Local().Numel())
 	for i, id := range tensor.ToSlice[int64](tensor.Cast(ids.Local(), tensor.Int64)) {
 		numbers[i] = int64(i)
@@ -172,9 +167,15 @@ func bagsOf(rows, ids, offsets, weights *dtensor.Tensor, o BagOptions, padding f
 		}
 		numbers[i] = int64(*o.PaddingIdx)
 	}
-	at := mesh.Wrap("Bag", tensor.FromSlice(mesh.Device(), numbers, ids.Local().Shape()...), nil, false, ids.Shape(),
-		mesh.Every(layout.Replicate())...)
-	return (&Table{weight: rows}).bag(at, offsets, weights, o, true)
+	at := mesh.Wrap("Bag", tensor.FromSlice(mesh.Device(), numbers, ids.Local().Shape()...), nil, false, ids.Shape(), whole...)
+	places := slices.Clone(were)
+	for axis, p := range final {
+		if p.IsShard() {
+			places[axis] = p
+		}
+	}
+	layout.Refit(places, were)
+	return (&Table{weight: rows}).bag(at, offsets, weights, o, true).Redistribute(places...)
 }
 
 // checkBags throws unless offsets and weights fit the ids.

@@ -250,17 +250,7 @@ func (d *Dynamic) bagsOfAll(j *Jagged, f int, mode Mode) *dtensor.Tensor {
 
 // bagOfAll is Bag with same bits.
 func (d *Dynamic) bagOfAll(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
-	final := d.mesh().Every(layout.Replicate())
-	all := keys.Redistribute(slices.Clone(final)...)
+	all, final := placeBags(d.table.weight, keys)
 	none := func(int64) bool { return false }
-	bags := bagsOf(d.Lookup(all.Reshape(all.Numel())), all, offsets, weights, BagOptions{Mode: mode}, none)
-	if offsets == nil {
-		for axis, p := range keys.Placements() {
-			if p.Shards(0) {
-				final[axis] = p
-			}
-		}
-		layout.Refit(final, keys.Placements())
-	}
-	return bags.Redistribute(final...)
+	return bagsOf(d.Lookup(all.Reshape(all.Numel())), all, offsets, weights, BagOptions{Mode: mode}, none, final)
 }

@@ -56,13 +56,13 @@ func inNodes(g *dtensor.Tensor) (same *dtensor.Tensor, leaves [][]int) {
 
 // nodesOf returns the sum of this rank's squares of a tensor in the layout of inNodes, one for each node
 // of so many leaves.
-func nodesOf(g *dtensor.Tensor, nodes []int) (sums []float64) {
+func nodesOf(g *dtensor.Tensor, its []int) (sums []float64) {
 	local, at := g.Local(), 0
 	if g.Numel() == 0 || g.NDim() == 0 {
 		return tensor.SumSquares(local)
 	}
 	n := squareLeaf(g.Dim(0))
-	for _, leaves := range nodes {
+	for _, leaves := range its {
 		var list []*tensor.Tensor
 		for range leaves {
 			list = append(list, tensor.Narrow(local, 0, at, n))
