@@ -48,6 +48,16 @@ func (l *ringLink) poll(read func(from int, p *packet)) error {
 	return nil
 }
 
+// waits reports whether a packet may have come. The lock need not be held.
+func (l *ringLink) waits(me int) bool {
+	for from := range l.ins {
+		if from != me && l.ins[from].waits() {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *ringLink) eat(from int, bytes uint64) {
 	eager := &l.ins[from].taken.eager
 	release.Store(eager, eager.Load()+bytes) // no other rank writes it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -25,31 +26,33 @@ type Mailbox struct {
 	holder  comm.DeviceHolder // nil: there is no memory of a device
 	memory  comm.WindowMemory // with shared
 	me      int
-	eager   int    // bytes of the longest message that travels with its envelope
-	credit  uint64 // bytes of such messages to one rank that no receive has taken
-	spare   sync.Pool
+	eager   int                       // bytes of the longest message that travels with its envelope
+	credit  uint64                    // bytes of such messages to one rank that no receive has taken
 	sent    Request                   // of sends that were over when they were begun
 	reader  func(from int, p *packet) // read
+	idle    atomic.Bool               // nothing is to be sent: progress need only look for packets in rings
 
-	mu      sync.Mutex // guards what follows
-	tally   *comm.Tally
-	outs    []outbound // by rank
-	ins     []inbound  // by rank
-	fresh   []Request  // not used yet
-	posted  list       // receives and probes that have no message yet
-	count   uint64     // messages that have come
-	reads   uint64     // packets that have come
-	sends   table      // long messages whose receiver has not got them
-	takes   table      // receives of pieces
-	streams []*Request // sends that are to go in pieces
-	pieces  pieces
-	queued  int // packets in the queues of outs
-	loose   int // requests that the program does not wait for
-	driving bool
-	closing bool
-	closed  bool
-	aborted bool
-	err     error // what has ended the mailbox
+	mu       sync.Mutex // guards what follows
+	tally    *comm.Tally
+	outs     []outbound // by rank
+	ins      []inbound  // by rank
+	fresh    []Request  // not used yet
+	spares   []*blockingCall
+	arriving envelope   // of the packet that read acts on
+	posted   list       // receives and probes that have no message yet
+	count    uint64     // messages that have come
+	reads    uint64     // packets that have come
+	sends    table      // long messages whose receiver has not got them
+	takes    table      // receives of pieces
+	streams  []*Request // sends that are to go in pieces
+	pieces   pieces
+	queued   int // packets in the queues of outs
+	loose    int // requests that the program does not wait for
+	driving  bool
+	closing  bool
+	closed   bool
+	aborted  bool
+	err      error // what has ended the mailbox
 }
 
 // An outbound is the way to one rank.
@@ -103,7 +106,6 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 	m.backend, m.holder, m.reader = b, m.inner.Holder(), m.read
 	m.eager, m.credit = min(mostEager, ringBytes/4-lineBytes), uint64(max(ringBytes, min(mostCredit, allCredit/n)))
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
-	m.spare.New = func() any { return newBlockingCall(m) }
 	m.sent.m, m.tally = m, m.inner.Tally()
 	m.sent.over.Store(1)
 	if err := m.open(ctx, ringBytes); err != nil {

@@ -27,40 +27,36 @@ type Status struct {
 
 func widthOf[T any]() int { return int(unsafe.Sizeof(*new(T))) }
 
+// setArgs makes a what a call with a buffer says. It is not a function with a result: to copy what was just stored waits
+// for the stores.
+func setArgs[T any](a *args, kind comm.Kind, buf []T, peer, tag int) {
+	a.kind, a.width, a.peer, a.tag = kind, widthOf[T](), peer, tag
+	a.buf = comm.Of(buf)
+}
+
 // Send sends buf to rank to. It returns when buf may be changed: a short message has then left, a long one was
 // received. Package documentation has what short is.
 func Send[T any](ctx context.Context, m *Mailbox, buf []T, to, tag int) error {
-	return m.blockingSend(ctx, comm.Of(buf), widthOf[T](), to, tag)
-}
-
-func (m *Mailbox) blockingSend(ctx context.Context, b comm.Buffer, width, to, tag int) error {
-	c := m.blocking(ctx, comm.TaggedSendKind, b, width, to, tag)
-	err := m.inner.Alone(&c.call, c.do)
-	m.release(c, err)
+	var a args
+	setArgs(&a, comm.TaggedSendKind, buf, to, tag)
+	_, err := m.block(ctx, &a, nil)
 	return err
 }
 
 // Recv receives a message from rank from with a tag into the start of buf. from may be AnySource, and
 // tag AnyTag. A message of more elements than buf has, or of others, ends the communicator.
 func Recv[T any](ctx context.Context, m *Mailbox, buf []T, from, tag int) (Status, error) {
-	return m.blockingRecv(ctx, comm.Of(buf), widthOf[T](), from, tag, nil)
-}
-
-func (m *Mailbox) blockingRecv(ctx context.Context, b comm.Buffer, width, from, tag int, alloc func(int) comm.Buffer) (Status, error) {
-	c := m.blocking(ctx, comm.TaggedRecvKind, b, width, from, tag)
-	if alloc != nil {
-		c.rarely().alloc = alloc
-	}
-	err := m.inner.Alone(&c.call, c.do)
-	st := c.status()
-	m.release(c, err)
-	return st, err
+	var a args
+	setArgs(&a, comm.TaggedRecvKind, buf, from, tag)
+	return m.block(ctx, &a, nil)
 }
 
 // RecvSlice receives a message whose length this rank need not know.
 func RecvSlice[T any](ctx context.Context, m *Mailbox, from, tag int) ([]T, Status, error) {
 	var got []T
-	st, err := m.blockingRecv(ctx, comm.Of(got), widthOf[T](), from, tag, func(bytes int) comm.Buffer {
+	var a args
+	setArgs(&a, comm.TaggedRecvKind, got, from, tag)
+	st, err := m.block(ctx, &a, func(bytes int) comm.Buffer {
 		got = make([]T, bytes/widthOf[T]())
 		return comm.Of(got)
 	})
@@ -70,18 +66,14 @@ func RecvSlice[T any](ctx context.Context, m *Mailbox, from, tag int) ([]T, Stat
 // Probe returns when there is a message that a receive from rank from with a tag would take, and
 // what it is. The message stays.
 func Probe(ctx context.Context, m *Mailbox, from, tag int) (Status, error) {
-	c := m.blocking(ctx, comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
-	err := m.inner.Alone(&c.call, c.do)
-	st := c.status()
-	m.release(c, err)
-	return st, err
+	return m.block(ctx, &args{kind: comm.TaggedProbeKind, peer: from, tag: tag}, nil)
 }
 
 // TryProbe is Probe that does not wait: ok is false if there is no such message.
 func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
-	c := m.blocking(context.Background(), comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
-	err = m.inner.Alone(&c.call, func() error {
-		if err := m.check(&c.args); err != nil {
+	a := args{kind: comm.TaggedProbeKind, peer: from, tag: tag}
+	err = m.inner.Alone(a.call(), func() error {
+		if err := m.check(&a); err != nil {
 			return err
 		}
 		if err := m.backend.Broken(); err != nil {
@@ -98,42 +90,44 @@ func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 		}
 		return m.err
 	})
-	m.release(c, err)
 	return st, ok, err
 }
 
 // ISend begins to send buf to rank to. Nobody may write to buf until the request has ended.
 func ISend[T any](m *Mailbox, buf []T, to, tag int) *Request {
-	return m.start(args{kind: comm.TaggedSendKind, buf: comm.Of(buf), width: widthOf[T](), peer: to, tag: tag})
+	var a args
+	setArgs(&a, comm.TaggedSendKind, buf, to, tag)
+	return m.start(&a)
 }
 
 // IRecv begins to receive a message into the start of buf, as Recv does. Receives that would
 // take the same message get them in the order in which they were begun.
 func IRecv[T any](m *Mailbox, buf []T, from, tag int) *Request {
-	return m.start(args{kind: comm.TaggedRecvKind, buf: comm.Of(buf), width: widthOf[T](), peer: from, tag: tag})
+	var a args
+	setArgs(&a, comm.TaggedRecvKind, buf, from, tag)
+	return m.start(&a)
 }
 
 // start begins a send or a receive.
-func (m *Mailbox) start(a args) (r *Request) {
+func (m *Mailbox) start(a *args) (r *Request) {
 	var err error
 	if m.inner.Quiet(a.buf) {
 		a.what = uint64(a.buf.DType)
-		if r, err = m.begin(&a, m.tally); err == nil {
+		if r, err = m.begin(a, m.tally); err == nil {
 			return r
 		}
 	}
-	return m.startObserved(a, err)
+	return m.startObserved(*a, err)
 }
 
 // startObserved is start for a call that is not quiet, and for one that has failed.
 func (m *Mailbox) startObserved(a args, err error) (r *Request) {
-	var call comm.Call
-	a.describe(&call)
+	call := a.call()
 	if err != nil {
-		return m.failed(&a, m.inner.FailAlone(&call, err))
+		return m.failed(&a, m.inner.FailAlone(call, err))
 	}
 	a.what = call.Fingerprint().What >> 16
-	err = m.inner.Alone(&call, func() (err error) {
+	err = m.inner.Alone(call, func() (err error) {
 		r, err = m.begin(&a, nil)
 		return err
 	})
@@ -162,34 +156,10 @@ func (m *Mailbox) begin(a *args, tally *comm.Tally) (r *Request, err error) {
 // SendRecv sends src to rank to and receives into the start of dst from rank from, at once: ranks that all
 // call it do not wait for each other. src and dst must not overlap.
 func SendRecv[R, S any](ctx context.Context, m *Mailbox, dst []R, from, recvTag int, src []S, to, sendTag int) (Status, error) {
-	in := IRecv(m, dst, from, recvTag)
-	if err := Send(ctx, m, src, to, sendTag); err != nil {
-		in.Cancel()
-		return Status{}, err
-	}
-	return in.Wait(ctx)
-}
-
-// blocking returns a call that returns when it has ended.
-func (m *Mailbox) blocking(ctx context.Context, kind comm.Kind, b comm.Buffer, width, peer, tag int) *blockingCall {
-	c := m.spare.Get().(*blockingCall)
-	c.ctx = ctx
-	c.args = args{kind: kind, buf: b, width: width, peer: peer, tag: tag}
-	c.args.describe(&c.call)
-	c.args.what = c.call.Fingerprint().What >> 16
-	c.fill(&c.args)
-	return c
-}
-
-// release takes a call back. After an error a transfer may still use it.
-func (m *Mailbox) release(c *blockingCall, err error) {
-	if err != nil {
-		return
-	}
-	c.buf, c.ctx, c.rare, c.source, c.taken, c.count = comm.Buffer{}, nil, nil, 0, 0, 0
-	c.args.buf, c.call.Src, c.call.Dst = comm.Buffer{}, comm.Buffer{}, comm.Buffer{}
-	c.over.Store(0)
-	m.spare.Put(c)
+	var in, out args
+	setArgs(&in, comm.TaggedRecvKind, dst, from, recvTag)
+	setArgs(&out, comm.TaggedSendKind, src, to, sendTag)
+	return m.sendRecv(ctx, &in, &out)
 }
 
 // SendObject sends a Go value of any type, as package encoding/gob writes it: for what is small and irregular.

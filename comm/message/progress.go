@@ -33,6 +33,9 @@ func (m *Mailbox) progress() {
 	if len(m.streams) > 0 {
 		m.stream()
 	}
+	if idle := m.rings != nil && m.queued == 0 && len(m.streams) == 0; idle != m.idle.Load() { // a store is slow
+		m.idle.Store(idle)
+	}
 }
 
 // read acts on a packet.
@@ -44,11 +47,13 @@ func (m *Mailbox) read(from int, p *packet) {
 	m.reads++
 	switch p.kind {
 	case eagerPacket, askPacket:
-		e := envelope{from: from, tag: p.tag, width: int(p.width), what: p.what, bytes: int(p.bytes), data: p.data}
+		e := &m.arriving
+		e.from, e.tag, e.width, e.what, e.bytes, e.data = from, p.tag, int(p.width), p.what, int(p.bytes), p.data
+		e.long = p.kind == askPacket
 		if p.kind == askPacket {
-			e.long, e.id, e.at, e.way = true, p.words[0], p.words[1], way(p.words[2])
+			e.id, e.at, e.way = p.words[0], p.words[1], way(p.words[2])
 		}
-		m.arrive(&e)
+		m.arrive(e)
 	case grantPacket:
 		r := m.sends.get(p.bytes)
 		if r == nil {
@@ -93,6 +98,7 @@ func (m *Mailbox) say(to int, p packet) {
 	}
 	o.queue = append(o.queue, waitingPacket{packet: p})
 	m.queued++
+	m.idle.Store(false)
 }
 
 // put sends a packet; ok is false if there is no room yet.
@@ -141,6 +147,7 @@ func (m *Mailbox) send(r *Request) {
 	}
 	o.queue = append(o.queue, waitingPacket{send: r})
 	m.queued++
+	m.idle.Store(false)
 }
 
 // sendShort sends a message that may leave at once, and reports whether it did.

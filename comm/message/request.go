@@ -76,18 +76,8 @@ type transfer struct {
 // A blockingCall is the request of a call that returns when it has ended. One serves many calls.
 type blockingCall struct {
 	Request
-	args args
-	call comm.Call // of args
-	ctx  context.Context
-	do   func() error
+	call comm.Call // what the backend is told when it waits
 	on   func() (int, error)
-}
-
-// newBlockingCall makes a request for blocking calls.
-func newBlockingCall(m *Mailbox) *blockingCall {
-	b := &blockingCall{Request: Request{m: m}}
-	b.do, b.on = b.block, b.look
-	return b
 }
 
 // requestsAtOnce is how many requests are allocated together.
@@ -109,6 +99,13 @@ func (a *args) describe(c *comm.Call) {
 	} else if a.kind == comm.TaggedRecvKind {
 		c.Dst = a.buf
 	}
+}
+
+// call returns an empty call that has become that of a.
+func (a *args) call() *comm.Call {
+	c := new(comm.Call)
+	a.describe(c)
+	return c
 }
 
 // newRequest makes the request of a call that the program may wait for. The lock is held.
@@ -142,10 +139,8 @@ func (r *Request) fill(a *args) {
 
 // origin returns the call that began r. Few requests need it, and it is as large as they are.
 func (r *Request) origin() *comm.Call {
-	c := new(comm.Call)
 	a := args{kind: r.kind, buf: r.buf, peer: int(r.peer), tag: int(r.tag)}
-	a.describe(c)
-	return c
+	return a.call()
 }
 
 // check returns what is wrong with a call.
@@ -237,12 +232,17 @@ func (r *Request) look() (rank int, err error) {
 		return -1, nil
 	}
 	m := r.m
-	m.advance()
-	if r.ended() {
-		return -1, nil
+	if !m.nothing() {
+		m.advance()
+		if r.ended() {
+			return -1, nil
+		}
 	}
 	return m.waitsFor(int(r.peer)), nil
 }
+
+// nothing reports whether progress has nothing to do. It takes a fraction of the time of progress, and no lock.
+func (m *Mailbox) nothing() bool { return m.idle.Load() && !m.rings.waits(m.me) }
 
 // advance makes progress.
 func (m *Mailbox) advance() {
@@ -278,29 +278,134 @@ func (m *Mailbox) broke(err error) {
 	m.mu.Unlock()
 }
 
-// block makes a blocking call.
-func (b *blockingCall) block() error {
-	m := b.m
-	if cause := comm.Cancelled(b.ctx); cause != nil {
-		m.comm.Abort(cause)
-		return cause
+// block makes a call that returns when it has ended. alloc makes the buffer when the length is known; nil: it is there.
+func (m *Mailbox) block(ctx context.Context, a *args, alloc func(bytes int) comm.Buffer) (Status, error) {
+	if !m.inner.Quiet(a.buf) {
+		return m.blockObserved(ctx, *a, alloc)
 	}
-	if err := m.enter(&b.args); err != nil {
-		return err
+	a.what = uint64(a.buf.DType)
+	st, err := m.complete(ctx, a, m.tally, alloc)
+	if err != nil {
+		return st, m.inner.FailAlone(a.call(), err)
 	}
+	return st, nil
+}
+
+// sendRecv makes a receive and a send at once, and returns when both have ended.
+func (m *Mailbox) sendRecv(ctx context.Context, in, out *args) (Status, error) {
+	if !m.inner.Quiet(in.buf) {
+		r := m.start(in)
+		if _, err := m.block(ctx, out, nil); err != nil {
+			r.Cancel()
+			return Status{}, err
+		}
+		return r.Wait(ctx)
+	}
+	in.what = uint64(in.buf.DType)
+	if err := m.enter(in); err != nil {
+		return Status{}, m.inner.FailAlone(in.call(), err)
+	}
+	m.tally.Add(in.kind, in.buf.Bytes())
+	b := m.spareCall() // a request would be garbage at the end
+	b.fill(in)
 	b.begin()
 	m.mu.Unlock()
+	if _, err := m.block(ctx, out, nil); err != nil {
+		b.Cancel()
+		return Status{}, err
+	}
+	m.mu.Lock()
+	st, err := m.finish(ctx, in, b)
+	if err != nil {
+		return st, m.inner.FailAlone(in.call(), err)
+	}
+	return st, nil
+}
+
+// blockObserved is block for a call that is not quiet.
+func (m *Mailbox) blockObserved(ctx context.Context, a args, alloc func(bytes int) comm.Buffer) (st Status, err error) {
+	call := a.call()
+	a.what = call.Fingerprint().What >> 16
+	err = m.inner.Alone(call, func() (err error) {
+		st, err = m.complete(ctx, &a, nil, alloc)
+		return err
+	})
+	return st, err
+}
+
+// complete makes a call that returns when it has ended, and counts it if there is a tally.
+func (m *Mailbox) complete(ctx context.Context, a *args, tally *comm.Tally, alloc func(bytes int) comm.Buffer) (Status, error) {
+	if cause := comm.Cancelled(ctx); cause != nil {
+		m.comm.Abort(cause)
+		return Status{}, cause
+	}
+	if err := m.enter(a); err != nil {
+		return Status{}, err
+	}
+	if tally != nil {
+		tally.Add(a.kind, a.buf.Bytes())
+	}
+	if a.kind == comm.TaggedSendKind && m.sendShort(a) {
+		m.mu.Unlock()
+		return Status{}, nil
+	}
+	b := m.spareCall()
+	b.fill(a)
+	if alloc != nil {
+		b.rarely().alloc = alloc
+	}
+	b.begin()
+	return m.finish(ctx, a, b)
+}
+
+// finish returns when b, which was begun as a says, has ended. The lock is held, and given back.
+func (m *Mailbox) finish(ctx context.Context, a *args, b *blockingCall) (Status, error) {
 	if !b.ended() {
-		if err := m.backend.Await(b.ctx, &b.call, b.on); err != nil {
+		m.progress()
+	}
+	if b.ended() && b.err() == nil {
+		st := m.spare(b)
+		m.mu.Unlock()
+		return st, nil
+	}
+	m.mu.Unlock()
+	if !b.ended() {
+		a.describe(&b.call)
+		if err := m.backend.Await(ctx, &b.call, b.on); err != nil { // a transfer may still use b
 			m.broke(err)
-			return err
+			return b.status(), err
 		}
 	}
-	err := b.err()
-	if err != nil {
+	if err := b.err(); err != nil {
 		m.settle()
+		return b.status(), err
 	}
-	return err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.spare(b), nil
+}
+
+// spareCall returns a call that spare has kept, or a new one. The lock is held.
+func (m *Mailbox) spareCall() *blockingCall {
+	n := len(m.spares)
+	if n == 0 {
+		b := &blockingCall{Request: Request{m: m}}
+		b.on = b.look
+		return b
+	}
+	b := m.spares[n-1]
+	m.spares = m.spares[:n-1]
+	return b
+}
+
+// spare keeps a call that is over for another, and returns its status. The lock is held.
+func (m *Mailbox) spare(b *blockingCall) Status {
+	st := b.status()
+	b.buf, b.rare, b.source, b.taken, b.count = comm.Buffer{}, nil, 0, 0, 0
+	b.call.Src, b.call.Dst = comm.Buffer{}, comm.Buffer{}
+	release.Store(&b.over, 0)
+	m.spares = append(m.spares, b)
+	return st
 }
 
 // Wait returns when the request has ended: the buffer of a send may then be changed, that of a receive

@@ -129,31 +129,36 @@ func (o *outRing) put(p *packet) (ok bool) {
 // An inRing is the reader's end of a ring.
 type inRing struct {
 	ring
-	at    uint64
+	at    atomic.Uint64 // read; whoever holds the mailbox's lock writes it
 	taken *line
 }
+
+// waits reports whether a packet may have come. The lock need not be held.
+func (i *inRing) waits() bool { return i.record(i.at.Load()).stamp.Load() != 0 }
 
 // next reads the next packet, whose data lies in the ring; ok is false if there is none, or one that
 // is no packet.
 func (i *inRing) next(p *packet) (ok bool) {
-	r := i.record(i.at)
+	at := i.at.Load()
+	r := i.record(at)
 	stamp := r.stamp.Load()
 	if stamp == 0 {
 		return false
 	}
 	if uint8(stamp) == skipPacket {
-		i.at += i.lines - i.place(i.at)
-		release.Store(&i.taken.lines, i.at)
-		if r = i.record(i.at); r.stamp.Load() == 0 {
+		at += i.lines - i.place(at)
+		release.Store(&i.at, at)
+		release.Store(&i.taken.lines, at)
+		if r = i.record(at); r.stamp.Load() == 0 {
 			return false
 		}
 		stamp = r.stamp.Load()
 	}
 	n := int(stamp &^ published >> 8)
-	if i.place(i.at)+linesOf(n) > i.lines {
+	if i.place(at)+linesOf(n) > i.lines {
 		return false
 	}
-	*p = packet{kind: uint8(stamp), tag: r.tag, width: r.width, what: r.what, bytes: r.bytes}
+	p.kind, p.tag, p.width, p.what, p.bytes, p.data = uint8(stamp), r.tag, r.width, r.what, r.bytes, nil
 	body := unsafe.Add(unsafe.Pointer(r), lineBytes-bodyBytes)
 	if p.kind != eagerPacket {
 		p.words = *(*[3]uint64)(body)
@@ -165,6 +170,7 @@ func (i *inRing) next(p *packet) (ok bool) {
 
 // drop gives the lines of the packet that next has read back.
 func (i *inRing) drop(p *packet) {
-	i.at += linesOf(len(p.data))
-	release.Store(&i.taken.lines, i.at)
+	at := i.at.Load() + linesOf(len(p.data))
+	release.Store(&i.at, at)
+	release.Store(&i.taken.lines, at)
 }

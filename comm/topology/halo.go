@@ -3,6 +3,9 @@ package topology
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
 )
 
 // Halo fills the halo of this rank's block of an array that is divided among the ranks of g.
@@ -26,12 +29,27 @@ func Halo[T any](ctx context.Context, g *Grid, block []T, shape []int, width int
 	}
 	for d := range g.dims {
 		s := slab{outer: product(shape[:d]), rows: shape[d], inner: product(shape[d+1:]), width: width}
-		// Down: the first own rows become the last rows of the halo of the rank before.
-		if err := shiftSlab(ctx, g, block, s, g.steps[2*d], width, shape[d]-width); err != nil {
-			return err
+		before := edge{rank: g.neighbors[2*d], own: width, halo: 0}
+		after := edge{rank: g.neighbors[2*d+1], own: shape[d] - 2*width, halo: shape[d] - width}
+		if before.rank == g.comm.Rank() { // the only rank of a periodic dimension
+			for o := range s.outer {
+				copy(at(s, block, before.halo, o), at(s, block, after.own, o))
+				copy(at(s, block, after.halo, o), at(s, block, before.own, o))
+			}
+			continue
 		}
-		if err := shiftSlab(ctx, g, block, s, g.steps[2*d+1], shape[d]-2*width, 0); err != nil {
-			return err
+		// Every second rank begins with the rank after it, so that all pairs are as good as at once.
+		edges := []edge{before, after}
+		if g.coords[d]%2 == 0 {
+			slices.Reverse(edges)
+		}
+		for _, e := range edges {
+			if e.rank == None {
+				continue
+			}
+			if err := swapSlab(ctx, g, block, s, e, e == after); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -70,11 +88,14 @@ func at[T any](s slab, block []T, first, outer int) []T {
 	return block[(outer*s.rows+first)*s.inner:][:s.width*s.inner]
 }
 
-// shiftSlab sends the slab that begins with row own, and receives the slab that begins with row
-// halo.
-func shiftSlab[T any](ctx context.Context, g *Grid, block []T, s slab, e exchange, own, halo int) error {
+// An edge is a rank that a block borders on, with the first row of the slab that it gets and of the halo
+// that it fills.
+type edge struct{ rank, own, halo int }
+
+// swapSlab exchanges slabs with the rank of e. first says that this rank sends first where the backend cannot do both at once.
+func swapSlab[T any](ctx context.Context, g *Grid, block []T, s slab, e edge, first bool) error {
 	if s.outer == 1 { // the slabs are contiguous
-		return run(ctx, g.comm, []exchange{e}, func(int) []T { return at(s, block, own, 0) }, func(int) []T { return at(s, block, halo, 0) })
+		return swap(ctx, g.comm, e.rank, first, at(s, block, e.halo, 0), at(s, block, e.own, 0))
 	}
 	n, piece := s.outer*s.width*s.inner, s.width*s.inner
 	packed, _ := g.scratch.([]T)
@@ -83,16 +104,31 @@ func shiftSlab[T any](ctx context.Context, g *Grid, block []T, s slab, e exchang
 		g.scratch = packed
 	}
 	out, in := packed[:n], packed[n:2*n]
-	if e.to != None {
-		for o := range s.outer {
-			copy(out[o*piece:], at(s, block, own, o))
-		}
+	for o := range s.outer {
+		copy(out[o*piece:], at(s, block, e.own, o))
 	}
-	if err := run(ctx, g.comm, []exchange{e}, func(int) []T { return out }, func(int) []T { return in }); err != nil || e.from == None {
+	if err := swap(ctx, g.comm, e.rank, first, in, out); err != nil {
 		return err
 	}
 	for o := range s.outer {
-		copy(at(s, block, halo, o), in[o*piece:])
+		copy(at(s, block, e.halo, o), in[o*piece:])
 	}
 	return nil
+}
+
+// swap sends src to a rank and fills dst with what that rank sends in its swap.
+func swap[T any](ctx context.Context, c *comm.Comm, rank int, first bool, dst, src []T) error {
+	if _, ok := c.Internals().Backend().(comm.SendRecvBackend); ok {
+		return comm.SendRecv(ctx, c, dst, rank, src, rank)
+	}
+	if first {
+		if err := comm.Send(ctx, c, src, rank); err != nil {
+			return err
+		}
+		return comm.Recv(ctx, c, dst, rank)
+	}
+	if err := comm.Recv(ctx, c, dst, rank); err != nil {
+		return err
+	}
+	return comm.Send(ctx, c, src, rank)
 }
