@@ -18,6 +18,7 @@ type engine struct {
 	dev   tensor.Device
 	ctx   context.Context // of the innermost ValueAndGrad or Try
 	tape  *tape           // records while not nil
+	inner *inner          // the backward pass that is recorded; nil: there is none
 	scope *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
 
 	common *common // what this rank has together with others of this process

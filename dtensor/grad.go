@@ -53,8 +53,8 @@ func (g Grad) spec() *spec {
 //
 // Params are marked for the duration of the call: what operators compute from
 // them is recorded. They must be made outside f, be of a floating-point type
-// and on one device; using one in two ValueAndGrad at once is refused, as are
-// second derivatives.
+// and on one device; using one in two ValueAndGrad at once is refused. Second
+// derivatives are those of Gradients.
 //
 // Everything allocated inside f goes back to the pool when ValueAndGrad
 // returns, except the results and what was passed to Keep.
@@ -84,7 +84,7 @@ func mark(t *tape, params []*Tensor) {
 			refuse("ValueAndGrad", name+" is given twice", "give each once", operand(name, p))
 		case p.node != nil && !p.node.tape.closed:
 			refuse("ValueAndGrad", name+" is in use by an enclosing ValueAndGrad: second derivatives do not exist here",
-				"finish that one first", operand(name, p))
+				"finish that one first, or use Gradients inside it", operand(name, p))
 		case !p.DType().Float():
 			refuse("ValueAndGrad", fmt.Sprintf("%s has the type %v, which has no gradient", name, p.DType()), "use a floating-point type",
 				operand(name, p))

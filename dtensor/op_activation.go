@@ -19,7 +19,11 @@ func (x *Tensor) ELU(alpha float64) *Tensor {
 		less := low.Scale(0.5).Tanh().Mul(low.Exp().AddScalar(1)) // eˣ-1, also where eˣ rounds to 1
 		out := in.Relu().Add(less.Scale(alpha))
 		if x.tracked() {
-			out.record("ELU", func(gy *Tensor) {
+			out.recordTwice("ELU", func(gy *Tensor) {
+				low := low
+				if gy.again() {
+					low = x.Clamp(math.Inf(-1), 0)
+				}
 				x.accumulate(in.CompareScalar(kernel.OpGt, 0).Where(gy, gy.Mul(low.Exp().Scale(alpha))))
 			})
 		}
@@ -37,8 +41,7 @@ func (x *Tensor) Softplus() *Tensor {
 	return x.inWide("Softplus", func(x *Tensor) *Tensor {
 		out := single("Softplus", layout.Monotone, x, x.DType(), softplus)
 		if x.tracked() {
-			in := x.Detach()
-			out.record("Softplus", func(gy *Tensor) { x.accumulate(gy.Mul(in.Sigmoid())) })
+			out.recordTwice("Softplus", func(gy *Tensor) { x.accumulate(gy.Mul(x.Sigmoid())) })
 		}
 		return out
 	})

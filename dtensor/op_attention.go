@@ -2,10 +2,12 @@ package dtensor
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // ScaledDotProductAttention returns softmax(q·kᵀ/√D)·v for each batch and head:
@@ -56,7 +58,7 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	out.made(op, a, b, c)
 	if Tracked(q, k, v) {
 		y := out.Detach()
-		out.record(op, func(gy *Tensor) {
+		out.recordComposed(op, func(gy *Tensor) {
 			gy = gy.to(y.spec, op+"Grad")
 			ga, gb, gc := wrap(a.spec, a.local), wrap(b.spec, b.local), wrap(c.spec, c.local)
 			if !m.outside() {
@@ -67,9 +69,21 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 			a.accumulate(ga)
 			b.accumulate(gb)
 			c.accumulate(gc)
-		})
+		}, func() *Tensor { return composedAttention(a, b, c, causal) })
 	}
 	return out
+}
+
+// composedAttention is ScaledDotProductAttention by operators that can be differentiated twice. It makes the [T, S] weights.
+func composedAttention(q, k, v *Tensor, causal bool) *Tensor {
+	scores := product2(q.widen(), k.widen(), false, true).Scale(1 / math.Sqrt(float64(q.Dim(-1))))
+	if causal {
+		m := q.spec.mesh
+		query := Arange(m, tensor.Int64, 0, q.Dim(-2), m.Every(layout.Replicate())...).Unsqueeze(1)
+		key := Arange(m, tensor.Int64, 0, k.Dim(-2), m.Every(layout.Replicate())...)
+		scores = scores.MaskedFill(query.Compare(kernel.OpLt, key), math.Inf(-1))
+	}
+	return scores.Softmax(-1).MatMul(v.widen()).Cast(q.DType())
 }
 
 // attentionLead returns what the dimensions before the last two broadcast to, and

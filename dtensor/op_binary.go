@@ -129,7 +129,7 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	}
 	out.made(key.op, x, y)
 	if (x.node != nil || y.node != nil) && Tracked(a, b) {
-		out.record(key.op, func(gy *Tensor) { binaryBack(op, gy, x, y, out) })
+		out.recordTwice(key.op, func(gy *Tensor) { binaryBack(op, gy, x, y, out) })
 	}
 	return out
 }
@@ -244,11 +244,11 @@ func (g binaryGrad) power() (ga, gb *Tensor) {
 // binaryBack hands a and b their parts of the gradient of y = op(a, b).
 func binaryBack(op kernel.BinaryOp, gy, a, b, y *Tensor) {
 	dt := gy.DType()
-	ga, gb := binaryGradOf(op)(binaryGrad{gy, a, b, y, a.node != nil, b.node != nil})
-	if a.node != nil {
+	ga, gb := binaryGradOf(op)(binaryGrad{gy, a, b, y, a.takes(), b.takes()})
+	if a.takes() {
 		a.accumulateSum(ga, dt)
 	}
-	if b.node != nil {
+	if b.takes() {
 		b.accumulateSum(gb, dt)
 	}
 }

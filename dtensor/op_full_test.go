@@ -203,7 +203,7 @@ func (c *opCase) differences(ctx context.Context, m *dtensor.Mesh) error {
 
 // weights are what a test multiplies a result by before it is summed.
 func weights(m *dtensor.Mesh, y T) T {
-	return dtensor.Normal(m, dtensor.Key{Seed: 3}, 0, 1, y.Shape(), layout.Replicate()).Cast(tensor.Float64)
+	return dtensor.Normal(m, dtensor.Key{Seed: 3}, 0, 1, y.Shape(), m.Every(layout.Replicate())...).Cast(tensor.Float64)
 }
 
 // elements is the number of elements of all shapes, many if one has none.

@@ -176,7 +176,13 @@ func (p pickOp) take(x, index *Tensor) *Tensor {
 		out.local = p.local(a.local, at, foreign, r.out[0])
 	}
 	if x.tracked() {
-		out.record(p.op, func(gy *Tensor) { a.accumulate(p.put(gy, r, at, foreign)) })
+		out.recordTwice(p.op, func(gy *Tensor) {
+			gx := p.put(gy, r, at, foreign)
+			if gy.tracked() {
+				gx.recordTwice(p.op+"Grad", func(g *Tensor) { gy.accumulate(p.take(g, index)) })
+			}
+			a.accumulate(gx)
+		})
 	}
 	return out
 }

@@ -36,21 +36,38 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 	case a.NDim() == 1:
 		return a.Unsqueeze(0).MatMul(b).Squeeze(-2)
 	}
-	out := matmul(a, b, false, false)
+	return product2(a, b, false, false)
+}
+
+// product2 is the product of matrices, transposed on request.
+func product2(a, b *Tensor, transA, transB bool) *Tensor {
+	out := matmul(a, b, transA, transB)
 	if Tracked(a, b) {
 		out.recordProduct("MatMul", func(gy *Tensor) {
-			if a.node != nil {
-				a.accumulate(matmul(gy, b, false, true).sumTo(a.spec.shape))
+			if a.takes() {
+				ga := (*Tensor)(nil)
+				if transA {
+					ga = product2(b, gy, transB, true)
+				} else {
+					ga = product2(gy, b, false, !transB)
+				}
+				a.accumulate(ga.sumTo(a.spec.shape))
 			}
-			if b.node != nil {
-				b.accumulate(matmul(a, gy, true, false).sumTo(b.spec.shape))
+			if b.takes() {
+				gb := (*Tensor)(nil)
+				if transB {
+					gb = product2(gy, a, true, transA)
+				} else {
+					gb = product2(a, gy, !transA, false)
+				}
+				b.accumulate(gb.sumTo(b.spec.shape))
 			}
 		})
 	}
 	return out
 }
 
-// matmul is the product of matrices, transposed on request. It is not recorded.
+// matmul is product2 that is not recorded.
 func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	if a.DType() != b.DType() {
 		sameType("MatMul", a, b)
@@ -187,19 +204,23 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	out.made("Linear", a, b, bias)
 	if Tracked(x, w, bias) {
 		out.recordProduct("Linear", func(gy *Tensor) {
-			if a.node != nil {
+			if a.takes() {
 				if a.NDim() == 1 {
-					a.accumulate(matmul(gy.Unsqueeze(0), b, false, false).Squeeze(0))
+					a.accumulate(product2(gy.Unsqueeze(0), b, false, false).Squeeze(0))
 				} else {
-					a.accumulate(matmul(gy, b, false, false))
+					a.accumulate(product2(gy, b, false, false))
 				}
 			}
-			if b.node != nil {
+			if b.takes() {
 				var dw *Tensor
-				dw, gy = linearGrad(gy, a)
+				if gy.again() {
+					dw = product2(gy.matrix(), a.matrix(), true, false)
+				} else {
+					dw, gy = linearGrad(gy, a)
+				}
 				b.accumulate(dw)
 			}
-			if bias != nil && bias.node != nil {
+			if bias.takes() {
 				bias.accumulateSum(gy, gy.DType())
 			}
 		})
@@ -243,6 +264,12 @@ func linearGrad(dy, x *Tensor) (dw, cut *Tensor) {
 		dw = dw.ofType(x.DType())
 	}
 	return dw, cut
+}
+
+// matrix returns t as a matrix of its last dimension's rows.
+func (t *Tensor) matrix() *Tensor {
+	last := t.NDim() - 1
+	return t.Reshape(product(t.spec.shape[:last]), t.spec.shape[last])
 }
 
 // rows returns t as a matrix of its last dimension's rows.

@@ -32,7 +32,13 @@ func (t *Tensor) Narrow(dim, start, length int) *Tensor {
 		return tensor.Narrow(x, dim, r.clip(dim, start), r.out[0].local[dim])
 	})
 	if t.tracked() {
-		out.recordView("Narrow", func(gy *Tensor) { in.accumulate(narrowGrad(gy, r, dim, start)) })
+		out.recordView("Narrow", func(gy *Tensor) {
+			gx := narrowGrad(gy, r, dim, start)
+			if gy.tracked() {
+				gx.recordView("NarrowGrad", func(g *Tensor) { gy.accumulate(g.Narrow(dim, start, length)) })
+			}
+			in.accumulate(gx)
+		})
 	}
 	return out
 }
@@ -175,11 +181,11 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		out.local = tensor.Cat(dim, locals...)
 	}
 	if Tracked(ts...) {
-		out.record("Cat", func(gy *Tensor) {
+		out.recordTwice("Cat", func(gy *Tensor) {
 			start := 0
 			for _, t := range in {
 				n := t.spec.shape[dim]
-				if t.node != nil {
+				if t.takes() {
 					t.accumulate(gy.Narrow(dim, start, n))
 				}
 				start += n

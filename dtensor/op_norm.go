@@ -37,6 +37,10 @@ func (x *Tensor) LayerNorm(weight, bias *Tensor, eps float64) *Tensor {
 		},
 		func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor) {
 			return tensor.LayerNormGrad(gy, x, weight, stats, weight.NDim(), true, bias != nil)
+		},
+		func(x *Tensor, dims []int) *Tensor {
+			centred := x.Sub(x.Mean(dims, true))
+			return centred.Mul(centred.Square().Mean(dims, true).AddScalar(eps).Rsqrt())
 		})
 }
 
@@ -58,12 +62,14 @@ func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
 		func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor) {
 			gx, gw = tensor.RMSNormGrad(gy, x, weight, stats, weight.NDim(), true)
 			return gx, gw, nil
-		})
+		},
+		func(x *Tensor, dims []int) *Tensor { return x.Mul(x.Square().Mean(dims, true).AddScalar(eps).Rsqrt()) })
 }
 
-// norm normalises the rows of x by f, whose gradient is grad. bias may be nil.
+// norm normalises the rows of x by f, whose gradient is grad. bias may be nil. composed is f without weight and bias, over
+// dims, of operators that can be differentiated twice.
 func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor),
-	grad func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor)) *Tensor {
+	grad func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor), composed func(x *Tensor, dims []int) *Tensor) *Tensor {
 	defer x.spec.mesh.Span(op).End()
 	m := sameMesh(op, x, weight)
 	sameType(op, x, weight)
@@ -79,7 +85,7 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 	}
 	if m.eng.same && nodes == nil && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
 		rows := x.Redistribute(m.Every(layout.Replicate())...)
-		return norm(op, rows, weight, bias, f, grad).Redistribute(x.Placements()...)
+		return norm(op, rows, weight, bias, f, grad, composed).Redistribute(x.Placements()...)
 	}
 	n := weight.NDim()
 	key := keyOf(op, x)
@@ -103,7 +109,7 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 	}
 	out.made(op, in, w, b)
 	if Tracked(x, weight, bias) {
-		out.record(op, func(gy *Tensor) {
+		out.recordComposed(op, func(gy *Tensor) {
 			// dy is brought to the layout of the result, so that one pass over the rows does it all.
 			gy = gy.to(out.spec, op+"Grad")
 			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(in.spec), (*Tensor)(nil)
@@ -134,6 +140,12 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 			if b != nil {
 				b.accumulate(gb)
 			}
+		}, func() *Tensor {
+			y := composed(in.widen(), lastDims(n)).Mul(w.widen())
+			if b != nil {
+				y = y.Add(b.widen())
+			}
+			return y.Cast(in.DType())
 		})
 	}
 	return out

@@ -112,7 +112,7 @@ func (t *Tensor) Expand(shape ...int) *Tensor {
 	in := t.to(r.in[0], "Expand")
 	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Expand(x, r.out[0].local...) })
 	if t.tracked() {
-		out.record("Expand", func(gy *Tensor) { in.accumulate(gy.sumTo(t.spec.shape)) })
+		out.recordTwice("Expand", func(gy *Tensor) { in.accumulate(gy.sumTo(t.spec.shape)) })
 	}
 	return out
 }

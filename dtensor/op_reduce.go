@@ -29,7 +29,7 @@ func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
 		out = x.reduce(kernel.OpSum, dims, keepdim)
 	}
 	if x.tracked() {
-		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...)) })
+		out.recordTwice("Sum", func(gy *Tensor) { x.accumulate(gy.Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...)) })
 	}
 	return out
 }
@@ -61,7 +61,7 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 		})
 	}
 	if x.tracked() {
-		out.record("Mean", func(gy *Tensor) {
+		out.recordTwice("Mean", func(gy *Tensor) {
 			x.accumulate(gy.divide(float64(n)).Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...))
 		})
 	}
@@ -87,7 +87,7 @@ func (x *Tensor) divide(v float64) *Tensor {
 	}
 	out := single("divide", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(kernel.OpDiv, x, v) })
 	if x.tracked() {
-		out.record("divide", func(gy *Tensor) { x.accumulate(gy.divide(v)) })
+		out.recordTwice("divide", func(gy *Tensor) { x.accumulate(gy.divide(v)) })
 	}
 	return out
 }
@@ -114,7 +114,7 @@ func (x *Tensor) extreme(op kernel.ReduceOp, dims []int, keepdim bool) *Tensor {
 	out := x.reduce(op, dims, keepdim)
 	if x.tracked() {
 		in, y := x.Detach(), out.Detach()
-		out.record(op.String(), func(gy *Tensor) {
+		out.recordTwice(op.String(), func(gy *Tensor) {
 			kept, dt := in.reducedShape(dims, true), gy.DType()
 			gy = gy.widen()
 			hit := in.Compare(kernel.OpEq, y.Reshape(kept...)).Cast(gy.DType())
@@ -131,10 +131,9 @@ func (x *Tensor) extreme(op kernel.ReduceOp, dims []int, keepdim bool) *Tensor {
 func (x *Tensor) Prod(dims []int, keepdim bool) *Tensor {
 	out := x.reduce(kernel.OpProd, dims, keepdim)
 	if x.tracked() {
-		in := x.Detach()
-		out.record("Prod", func(gy *Tensor) {
+		out.recordTwice("Prod", func(gy *Tensor) {
 			dt := gy.DType()
-			gy, in := gy.widen(), in.widen()
+			gy, in := gy.widen(), x.widen()
 			zero := in.CompareScalar(kernel.OpEq, 0)
 			zeros := zero.Sum(dims, true)
 			filled := in.MaskedFill(zero, 1)

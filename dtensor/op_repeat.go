@@ -27,7 +27,7 @@ func (x *Tensor) Flip(dims ...int) *Tensor {
 		out = out.IndexSelect(d, m.constant("Flip", tensor.FromSlice(m.eng.dev, back, len(back))))
 	}
 	if x.tracked() {
-		out.record("Flip", func(gy *Tensor) { x.accumulate(gy.Flip(dims...)) })
+		out.recordTwice("Flip", func(gy *Tensor) { x.accumulate(gy.Flip(dims...)) })
 	}
 	return out
 }

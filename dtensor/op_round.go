@@ -55,7 +55,7 @@ func (x *Tensor) round(op string, f func(near, x *tensor.Tensor) *tensor.Tensor)
 		return tensor.Where(tensor.CompareScalar(kernel.OpLt, size, whole), tensor.Cast(f(near, wide), dt), x)
 	})
 	if x.tracked() {
-		out.record(op, func(gy *Tensor) { x.accumulate(gy.Scale(0)) })
+		out.recordTwice(op, func(gy *Tensor) { x.accumulate(gy.Scale(0)) })
 	}
 	return out
 }

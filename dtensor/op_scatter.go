@@ -198,7 +198,7 @@ func (p pickOp) scatter(x, index, src *Tensor, back func(gy *Tensor) *Tensor) *T
 	out := p.put(src, r, at, foreign)
 	out.made(p.op, src)
 	if src.tracked() {
-		out.record(p.op, func(gy *Tensor) { src.accumulate(back(gy)) })
+		out.recordTwice(p.op, func(gy *Tensor) { src.accumulate(back(gy)) })
 	}
 	return out
 }

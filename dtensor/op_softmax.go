@@ -36,10 +36,23 @@ func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *
 	dim = x.dim(op, dim)
 	out := x.rowwise(op, dim, f)
 	if x.tracked() {
-		y := out.Detach()
-		out.record(op, func(gy *Tensor) { x.accumulate(gy.rowwise2(op+"Grad", dim, y, grad)) })
+		out.recordTwice(op, func(gy *Tensor) {
+			if gy.again() {
+				x.accumulate(softmaxGrad(op, gy.widen(), out.widen(), dim).Cast(gy.DType()))
+				return
+			}
+			x.accumulate(gy.rowwise2(op+"Grad", dim, out, grad))
+		})
 	}
 	return out
+}
+
+// softmaxGrad returns the gradient of y = Softmax or LogSoftmax, computed by recorded operators.
+func softmaxGrad(op string, gy, y *Tensor, dim int) *Tensor {
+	if op == "Softmax" {
+		return y.Mul(gy.Sub(y.Mul(gy).Sum([]int{dim}, true)))
+	}
+	return gy.Sub(y.Exp().Mul(gy.Sum([]int{dim}, true)))
 }
 
 // Cumsum returns the sums of the elements up to each one along dimension dim.
@@ -54,7 +67,13 @@ func (x *Tensor) Cumsum(dim int) *Tensor {
 	}
 	out := x.rowwise("Cumsum", dim, tensor.Cumsum)
 	if x.tracked() {
-		out.record("Cumsum", func(gy *Tensor) { x.accumulate(gy.rowwise("CumsumGrad", dim, tensor.CumsumGrad)) })
+		out.recordTwice("Cumsum", func(gy *Tensor) {
+			gx := gy.rowwise("CumsumGrad", dim, tensor.CumsumGrad)
+			if gy.tracked() {
+				gx.recordTwice("CumsumGrad", func(g *Tensor) { gy.accumulate(g.Cumsum(dim)) })
+			}
+			x.accumulate(gx)
+		})
 	}
 	return out
 }

@@ -90,14 +90,18 @@ func (x *Tensor) ranked(op string, dim, k int, f func(local *tensor.Tensor) (val
 	}
 	if x.tracked() {
 		at := index.local
-		values.record(op, func(gy *Tensor) {
+		values.recordTwice(op, func(gy *Tensor) {
 			gx := gy.to(r.out[0].gradient(), op+"Grad").local
 			if !m.outside() {
 				gy := gx
 				gx = tensor.Zeros(gy.Device(), gy.DType(), r.in[0].local...)
 				tensor.ScatterAddTo(gx, dim, at, gy)
 			}
-			in.accumulate(wrap(r.in[0], gx))
+			out := wrap(r.in[0], gx)
+			if gy.tracked() {
+				out.recordTwice(op+"Grad", func(g *Tensor) { gy.accumulate(g.Gather(dim, index)) })
+			}
+			in.accumulate(out)
 		})
 	}
 	return values, index
@@ -142,7 +146,7 @@ func (x *Tensor) Roll(shift, dim int) *Tensor {
 	in := x.Detach()
 	out := Cat(dim, in.Narrow(dim, n-shift, shift), in.Narrow(dim, 0, n-shift))
 	if x.tracked() {
-		out.record("Roll", func(gy *Tensor) { x.accumulate(gy.Roll(-shift, dim)) })
+		out.recordTwice("Roll", func(gy *Tensor) { x.accumulate(gy.Roll(-shift, dim)) })
 	}
 	return out
 }

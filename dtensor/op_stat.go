@@ -80,7 +80,11 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	out := kept.Reshape(x.reducedShape(dims, keepdim)...)
 	if x.tracked() {
 		out = out.Detach()
-		out.record("Norm", func(gy *Tensor) { // dy·x·|x|ᵖ⁻² / normᵖ⁻¹
+		out.recordTwice("Norm", func(gy *Tensor) { // dy·x·|x|ᵖ⁻² / normᵖ⁻¹
+			in, kept := in, kept
+			if gy.again() {
+				in, kept = x, out.Reshape(kept.Shape()...)
+			}
 			zero := kept.CompareScalar(kernel.OpEq, 0)
 			unit := in.Div(kept.MaskedFill(zero, 1))
 			if p != 2 {

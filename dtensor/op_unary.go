@@ -168,11 +168,11 @@ func unary(op kernel.UnaryOp, x *Tensor) *Tensor {
 	if x.tracked() {
 		var kept *Tensor // what the gradient reads besides dy
 		if op.NeedsInput() {
-			kept = in.Detach()
+			kept = in
 		} else if op.NeedsOutput() {
-			kept = out.Detach()
+			kept = out
 		}
-		out.record(key.op, func(gy *Tensor) { in.accumulate(unaryGrad(op, gy, kept)) })
+		out.recordTwice(key.op, func(gy *Tensor) { in.accumulate(unaryGrad(op, gy, kept)) })
 	}
 	return out
 }
@@ -184,6 +184,13 @@ func unaryGrad(op kernel.UnaryOp, gy, kept *Tensor) *Tensor {
 			return gy.Neg()
 		}
 		return gy.Scale(0)
+	}
+	if gy.again() {
+		slope := slopeOf(op)
+		if slope == nil {
+			refuseTwice(op.String(), kept)
+		}
+		return gy.widen().Mul(slope(kept.widen())).Cast(gy.DType())
 	}
 	law := layout.Weighs
 	if op.Row().Pole {
@@ -237,7 +244,7 @@ func (x *Tensor) AddScalar(v float64) *Tensor {
 	}
 	out := single("AddScalar", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.AddScalar(x, v) })
 	if x.tracked() {
-		out.record("AddScalar", x.accumulate)
+		out.recordTwice("AddScalar", x.accumulate)
 	}
 	return out
 }
@@ -250,7 +257,7 @@ func (x *Tensor) Scale(v float64) *Tensor {
 	}
 	out := single("Scale", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.MulScalar(x, v) })
 	if x.tracked() {
-		out.record("Scale", func(gy *Tensor) { x.accumulate(gy.Scale(v)) })
+		out.recordTwice("Scale", func(gy *Tensor) { x.accumulate(gy.Scale(v)) })
 	}
 	return out
 }
@@ -271,13 +278,12 @@ func (x *Tensor) PowScalar(v float64) *Tensor {
 		return tensor.BinaryScalar(kernel.OpPow, x, v)
 	})
 	if x.tracked() {
-		in := x.Detach()
-		out.record("PowScalar", func(gy *Tensor) {
+		out.recordTwice("PowScalar", func(gy *Tensor) {
 			if v == 0 { // also at 0
 				x.accumulate(gy.Scale(0))
 				return
 			}
-			x.accumulate(gy.Mul(in.PowScalar(v - 1).Scale(v)))
+			x.accumulate(gy.Mul(x.PowScalar(v - 1).Scale(v)))
 		})
 	}
 	return out
@@ -291,7 +297,12 @@ func (x *Tensor) Clamp(lo, hi float64) *Tensor {
 	out := single("Clamp", layout.Monotone, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.Clamp(x, lo, hi) })
 	if x.tracked() {
 		in := x.Detach()
-		out.record("Clamp", func(gy *Tensor) {
+		out.recordTwice("Clamp", func(gy *Tensor) {
+			if gy.again() {
+				low, high := in.CompareScalar(kernel.OpLt, lo), in.CompareScalar(kernel.OpGt, hi)
+				x.accumulate(gy.keepWhere(low, false).keepWhere(high, false))
+				return
+			}
 			x.accumulate(inPairs("ClampGrad", gy, in, func(gy, in *tensor.Tensor) *tensor.Tensor { return tensor.ClampGrad(gy, in, lo, hi) }))
 		})
 	}
@@ -313,8 +324,8 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 	}
 	out := single("Cast", law, x, dt, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Cast(x, dt) })
 	if floats && x.tracked() {
-		out.record("Cast", func(gy *Tensor) {
-			if !out.node.defers(gy) {
+		out.recordTwice("Cast", func(gy *Tensor) {
+			if gy.again() || !out.node.defers(gy) {
 				gy = gy.Cast(from)
 			}
 			x.accumulate(gy)
@@ -375,11 +386,11 @@ func (t *Tensor) Where(a, b *Tensor) *Tensor {
 		out.local = tensor.Where(c.local, x.local, y.local)
 	}
 	if Tracked(a, b) {
-		out.record("Where", func(gy *Tensor) {
-			if x.node != nil {
+		out.recordTwice("Where", func(gy *Tensor) {
+			if x.takes() {
 				x.accumulate(gy.keepWhere(c, true).sumTo(a.spec.shape))
 			}
-			if y.node != nil {
+			if y.takes() {
 				y.accumulate(gy.keepWhere(c, false).sumTo(b.spec.shape))
 			}
 		})
@@ -387,19 +398,23 @@ func (t *Tensor) Where(a, b *Tensor) *Tensor {
 	return out
 }
 
-// keepWhere returns t where cond is value and 0 elsewhere. It is not recorded.
+// keepWhere returns t where cond is value and 0 elsewhere.
 func (t *Tensor) keepWhere(cond *Tensor, value bool) *Tensor {
 	op := "keepWhere true"
 	if !value {
 		op = "keepWhere false"
 	}
-	return inPairs(op, t, cond, func(t, cond *tensor.Tensor) *tensor.Tensor {
+	out := inPairs(op, t, cond, func(t, cond *tensor.Tensor) *tensor.Tensor {
 		zero := tensor.Full(t.Device(), t.DType(), 0)
 		if value {
 			return tensor.Where(cond, t, zero)
 		}
 		return tensor.Where(cond, zero, t)
 	})
+	if t.tracked() {
+		out.recordTwice(op, func(gy *Tensor) { t.accumulate(gy.keepWhere(cond, value).sumTo(t.spec.shape)) })
+	}
+	return out
 }
 
 // MaskedFill returns x with v wherever mask, a Bool tensor that broadcasts to

@@ -62,7 +62,7 @@ func (x *Tensor) Dropout(p float64, key Key) *Tensor {
 	})
 	out := x.Detach().keepWhere(keep, true).Scale(1 / (1 - p))
 	if x.tracked() {
-		out.record("Dropout", func(gy *Tensor) { x.accumulate(gy.keepWhere(keep, true).Scale(1 / (1 - p))) })
+		out.recordTwice("Dropout", func(gy *Tensor) { x.accumulate(gy.keepWhere(keep, true).Scale(1 / (1 - p))) })
 	}
 	return out
 }

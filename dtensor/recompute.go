@@ -17,7 +17,7 @@ func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 	wantFunc("Recompute", f)
 	eng := x.there("Recompute").spec.mesh.eng
 	t := eng.tape
-	if t == nil {
+	if t == nil || t.apart {
 		return f(x)
 	}
 	keys := eng.keys
@@ -26,7 +26,7 @@ func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 		out = f(x).Detach()
 		keepTensors(eng.scope, out)
 	})
-	return out.record("Recompute", func(gy *Tensor) {
+	return out.recordComposed("Recompute", func(gy *Tensor) {
 		after, first := eng.keys, len(t.nodes)
 		eng.keys = keys
 		defer func() { eng.keys = after }()
@@ -41,6 +41,11 @@ func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 				n.keep(eng.scope)
 			}
 		})
+	}, func() (y *Tensor) { // for Gradients, which keep what f computes
+		after, run := eng.keys, eng.run
+		eng.keys, eng.run = keys, secondRun
+		defer func() { eng.keys, eng.run = after, run }()
+		return f(x)
 	})
 }
 
@@ -60,9 +65,11 @@ func ScatterGradients(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 		return f(x)
 	}
 	t := x.spec.mesh.eng.tape
-	return f(x.Detach().record("ScatterGradients", func(gy *Tensor) { // runs after all that f has recorded
-		for _, n := range t.nodes {
-			n.scatter()
+	return f(x.Detach().recordTwice("ScatterGradients", func(gy *Tensor) { // runs after all that f has recorded
+		if !gy.again() {
+			for _, n := range t.nodes {
+				n.scatter()
+			}
 		}
 		x.accumulate(gy)
 	}))

@@ -16,21 +16,25 @@ type tape struct {
 	stacks map[*node][]uintptr // where the operators were called, if anything below asks for it: see record
 	early  *early              // sums gradients while run goes on; nil: they are summed in the end
 	closed bool                // f has returned; a tensor that still refers to the tape is a constant
+	apart  bool                // it is of Gradients alone, outside of ValueAndGrad: nothing is trained
 }
 
 // A node is one recorded operator, or one parameter, on a tape.
 type node struct {
-	*leaf   // nil: an operator made the value
-	tape    *tape
-	op      string
-	spec    *spec // of the value that the node stands for
-	back    func(gy *Tensor)
-	grad    *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
-	dt      tensor.DType // of the gradients that arrive, the widest; of a parameter it may be narrower than the parameter's
-	own     bool         // grad's buffer belongs to this node alone: it is added to in place
-	view    bool         // back only moves elements, so that it may be handed nodes of sums
-	cuts    bool         // back takes gradients whose shards are cut otherwise than those of the value
-	narrows bool         // it casts a parameter to a narrow type
+	*leaf    // nil: an operator made the value
+	tape     *tape
+	op       string
+	spec     *spec // of the value that the node stands for
+	back     func(gy *Tensor)
+	grad     *Tensor        // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
+	dt       tensor.DType   // of the gradients that arrive, the widest; of a parameter it may be narrower than the parameter's
+	own      bool           // grad's buffer belongs to this node alone: it is added to in place
+	view     bool           // back only moves elements, so that it may be handed nodes of sums
+	number   int            // of the nodes of its tape
+	twice    bool           // back can be recorded, see Gradients
+	composed func() *Tensor // computes the value again, where back cannot be recorded; nil: nothing does
+	cuts     bool           // back takes gradients whose shards are cut otherwise than those of the value
+	narrows  bool           // it casts a parameter to a narrow type
 }
 
 // A leaf is what the node of a parameter has besides.
@@ -47,7 +51,7 @@ func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
 	if len(t.slab) == cap(t.slab) {
 		t.slab = make([]node, 0, 64)
 	}
-	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back})
+	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back, number: len(t.nodes)})
 	n := &t.slab[len(t.slab)-1]
 	if back == nil {
 		n.leaf = &leaf{}
@@ -73,7 +77,7 @@ func (t *Tensor) tracked() bool {
 	if !t.node.tape.closed {
 		refuse("ValueAndGrad", "an operator inside uses the result of "+t.node.op+" of an enclosing ValueAndGrad: "+
 			"second derivatives do not exist here",
-			"compute what is differentiated outside, or pass Detach of it", operand("input", t))
+			"compute what is differentiated outside, or pass Detach of it; Gradients makes second derivatives", operand("input", t))
 	}
 	return false
 }
@@ -95,14 +99,14 @@ func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 	return out
 }
 
-// recordProduct is record of an operator whose gradient chooses the layouts of its operands itself.
+// recordProduct is recordTwice of an operator whose gradient chooses the layouts of its operands itself.
 func (out *Tensor) recordProduct(op string, back func(gy *Tensor)) {
-	out.record(op, back).node.cuts = true
+	out.recordTwice(op, back).node.cuts = true
 }
 
-// recordView is record of an operator that only moves elements, and whose gradient does.
+// recordView is recordTwice of an operator that only moves elements, and whose gradient does.
 func (out *Tensor) recordView(op string, back func(gy *Tensor)) {
-	out.record(op, back).node.view = true
+	out.recordTwice(op, back).node.view = true
 }
 
 // Detach returns t as a constant: the same data, on no tape.
@@ -119,6 +123,10 @@ func (t *Tensor) Detach() *Tensor {
 func (t *Tensor) accumulate(g *Tensor) {
 	n := t.node
 	if n == nil || n.tape.closed {
+		return
+	}
+	if t.again() {
+		t.accumulateAgain(g)
 		return
 	}
 	if t.spec.mesh.eng.detect {

@@ -58,7 +58,7 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 		out = out.Scale(scale)
 	}
 	wantX, wantY := dtensor.Tracked(logits), dtensor.Tracked(targets)
-	return dtensor.Record(op, out, []*dtensor.Tensor{logits, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
+	return dtensor.RecordComposed(op, out, []*dtensor.Tensor{logits, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		grads := make([]dtensor.Grad, 2)
 		if wantX {
 			grads[0] = dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy).Scale(scale).Cast(dt))
@@ -67,6 +67,9 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 			grads[1] = dtensor.Dense(x.Mul(gy).Scale(-scale))
 		}
 		return grads
+	}, func() *dtensor.Tensor {
+		x := logits.Cast(dt.Wide())
+		return reduced(x.Softplus().Sub(x.Mul(targets)), r)
 	})
 }
 
@@ -99,9 +102,13 @@ func BinaryCrossEntropyOfProbabilities(probs, targets *dtensor.Tensor, r Reducti
 	p, y := probs.Detach(), targets.Detach()
 	one, zero := p.Log().Clamp(-100, math.Inf(1)), p.Neg().Log1p().Clamp(-100, math.Inf(1))
 	losses := y.Mul(one).Add(y.Neg().AddScalar(1).Mul(zero)).Neg()
-	losses = dtensor.Record(op, losses, []*dtensor.Tensor{probs, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
+	losses = dtensor.RecordComposed(op, losses, []*dtensor.Tensor{probs, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		slope := p.Sub(y).Div(p.Mul(p.Neg().AddScalar(1)).Clamp(1e-12, math.Inf(1)))
 		return []dtensor.Grad{dtensor.Dense(slope.Mul(gy)), dtensor.Dense(zero.Sub(one).Mul(gy))}
+	}, func() *dtensor.Tensor {
+		p, y := probs, targets
+		one, zero := p.Log().Clamp(-100, math.Inf(1)), p.Neg().Log1p().Clamp(-100, math.Inf(1))
+		return y.Mul(one).Add(y.Neg().AddScalar(1).Mul(zero)).Neg()
 	})
 	return reduced(losses, r)
 }

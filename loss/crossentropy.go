@@ -74,7 +74,7 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	if soft && dtensor.Tracked(targets) {
 		inputs = append(inputs, targets)
 	}
-	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
+	return dtensor.RecordComposed(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
 		g := gy.Redistribute(j.out.places...).Local()
 		dense := func(dx *tensor.Tensor) dtensor.Grad {
 			return dtensor.Dense(p.mesh.Wrap(op, dx, nil, false, logits.Shape(), p.logits...))
@@ -84,7 +84,7 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 			grads = append(grads, dense(dtype.Pick(p.dtype, softTargetGrad[float32], softTargetGrad[float64])(j, g)))
 		}
 		return grads
-	})
+	}, func() *dtensor.Tensor { return composed(logits, targets, o, false) })
 }
 
 // A job is one cross-entropy on one rank, with all that its gradient needs.

@@ -81,7 +81,7 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 		local = dtype.Pick(p.dtype, blocks[float32], blocks[float64])(t)
 	}
 	out := p.mesh.Wrap(op, local, nil, false, nil, j.out.places...)
-	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
+	return dtensor.RecordComposed(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
 		g := gy.Item() / j.denom
 		if j.denom == 0 {
 			g = 0 // all positions are ignored
@@ -101,6 +101,9 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 			grads[1] = dtensor.Dense(p.mesh.Wrap(op, t.dWeight, nil, false, weight.Shape(), p.dWeight...))
 		}
 		return grads
+	}, func() *dtensor.Tensor {
+		rows := hidden.Reshape(targets.Numel(), hidden.Dim(-1))
+		return composed(rows.Linear(weight, nil), targets.Reshape(targets.Numel()), o, false)
 	})
 }
 

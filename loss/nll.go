@@ -43,11 +43,11 @@ func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	dtype.Pick(p.dtype, pickTargets[float32], pickTargets[float64])(j)
 	local := dtype.Pick(p.dtype, reduce[float32], reduce[float64])(j, bad)
 	out := p.mesh.Wrap(op, local, nil, false, j.out.shape, j.out.places...)
-	return dtensor.Record(op, out, []*dtensor.Tensor{logs}, func(gy *dtensor.Tensor) []dtensor.Grad {
+	return dtensor.RecordComposed(op, out, []*dtensor.Tensor{logs}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		gy = gy.Redistribute(j.out.places...)
 		dx := dtype.Pick(p.dtype, nllGrad[float32], nllGrad[float64])(j, gy.Local())
 		return []dtensor.Grad{dtensor.Dense(logs.Mesh().Wrap(op, dx, nil, false, logs.Shape(), p.logits...))}
-	})
+	}, func() *dtensor.Tensor { return composed(logs, targets, o, true) })
 }
 
 // owned returns the local positions whose target is one of this rank's classes, and the
