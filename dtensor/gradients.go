@@ -23,8 +23,10 @@ import (
 //
 // These operators can be differentiated twice: all element-wise ones but Digamma and I0, products (MatMul, Linear, Einsum and
 // what nn's convolutions are made of), reductions, Softmax, LogSoftmax, Cumsum, LayerNorm, RMSNorm, ScaledDotProductAttention,
-// Dropout, and what moves elements: Reshape, Permute, Expand, Narrow, Cat, Roll, Flip, IndexSelect, Gather, Cast, Redistribute.
-// Gradients throws a *LayoutError that names another operator if it meets one, and for Gradients with SameBits.
+// Dropout, Recompute, the cross-entropies of package loss, and what moves elements: Reshape, Permute, Expand, Narrow, Cat, Roll,
+// Flip, IndexSelect, Gather, ScatterAdd, IndexAdd, TopK, Sort, Cast, Redistribute.
+// Gradients throws a *LayoutError that names another operator if it meets one. With SameBits what it returns has the same bits on
+// any number of ranks.
 func Gradients(f func() *Tensor, xs ...*Tensor) []*Tensor {
 	const op = "Gradients"
 	if f == nil {
@@ -43,8 +45,6 @@ func Gradients(f func() *Tensor, xs ...*Tensor) []*Tensor {
 			refuse(op, name+" is given twice", "give each once", operand(name, x))
 		case !x.DType().Float():
 			refuse(op, fmt.Sprintf("%s has the type %v, which has no gradient", name, x.DType()), "use a floating-point type", operand(name, x))
-		case eng.same:
-			refuse(op, "with same bits there are no second derivatives", "run without SameBits", operand(name, x))
 		}
 	}
 	constant := eng.tape == nil
@@ -91,10 +91,9 @@ func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor 
 	for _, x := range xs {
 		x.tracked() // the parameter learns that it is used
 		was := x.node
-		origin := &Tensor{spec: x.spec, local: x.local, node: was}
-		x.node = t.add(op, x.spec, origin.accumulate)
-		x.node.twice = true
-		defer func() { x.node = was }()
+		n := t.add(op, x.spec, func(*Tensor) {}) // what arrives is read here, and later goes to the origin
+		x.node = n
+		defer func() { x.node, n.origin = was, &Tensor{spec: x.spec, local: x.local, node: was} }()
 	}
 	y := f()
 	wantLoss(op, y)
@@ -126,6 +125,9 @@ func (t *Tensor) accumulateAgain(g *Tensor) {
 	n := t.node
 	if !t.takes() {
 		return
+	}
+	if t.spec.mesh.eng.same && g.spec.partial { // the sum of nodes is no node of the sum
+		g = n.reduced(g).Cast(t.DType())
 	}
 	if dt := g.DType(); dt.Size() > n.dt.Size() {
 		n.dt = dt

@@ -17,6 +17,11 @@ import (
 var once = []string{"Digamma", "I0", "Scatter", "Scatter first", "ScatterReduce", "ScatterReduce to maxima", "ScatterReduce to products",
 	"ScatterReduce to means", "Cholesky", "Solve", "SolveTriangular", "SolveTriangular upper", "Slogdet"}
 
+// twiceCases are opCases, and functions in which several gradients are added up.
+var twiceCases = append(slices.Clone(opCases), opCase{name: "a weight used twice", shapes: [][][]int{{{6, 16}, {16, 16}}},
+	f: func(in []T) T { return in[0].Linear(in[1], nil).Tanh().MatMul(in[1]) }, tol: 1e-3}, opCase{name: "network", shapes: [][][]int{{{6, 16}, {16, 16}, {16}}},
+	f: func(in []T) T { return network(in[0], in[1], in[2]) }, tol: 1e-3})
+
 // slope is the case whose operator is the gradient of c by all its numbers.
 func (c opCase) slope() opCase {
 	f := c.f
@@ -44,7 +49,7 @@ func (c opCase) slope() opCase {
 // The second derivatives of every operator are those of finite differences, and the same in all layouts; an operator that has none
 // is refused by its name.
 func TestSecondDerivatives(t *testing.T) {
-	for _, c := range opCases {
+	for _, c := range twiceCases {
 		if c.nograd || slices.Contains(kinks, c.name) {
 			continue
 		}
@@ -127,6 +132,38 @@ func TestGradients(t *testing.T) {
 				wantNumbers("used", both[1], 1, 1, 1, 1, 1)
 				wantNumbers("a constant", dtensor.Gradients(func() T { return dtensor.Full(m, tensor.Float64, 1, nil, R...) }, x)[0], 0, 0, 0, 0, 0)
 			})
+		})
+	}
+}
+
+// The second derivatives of operators on bfloat16 are computed in float32, and rounded to it.
+func TestSecondDerivativesOfBFloat16(t *testing.T) {
+	for _, c := range casesOf(t, tensor.BFloat16) {
+		if c.nograd || slices.Contains(once, strings.TrimSuffix(c.name, " of bfloat16")) {
+			continue
+		}
+		slope := c.slope()
+		onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error { return slope.check(ctx, m) })
+	}
+}
+
+// With SameBits the second derivatives of every operator have the bits of those of whole tensors, in every layout.
+func TestSecondDerivativesHaveTheSameBits(t *testing.T) {
+	for _, c := range twiceCases {
+		if c.nograd || slices.Contains(once, c.name) {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			slope := c.slope()
+			for _, shape := range [][]int{{3}, {2, 2}} {
+				onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error {
+					m.SetSameBits(true)
+					if err := slope.checkBits(ctx, m, slope.shapes[0]); err != nil {
+						return fmt.Errorf("%s, mesh %v: %w", c.name, m, err)
+					}
+					return nil
+				})
+			}
 		})
 	}
 }

@@ -279,7 +279,7 @@ func (t *Tensor) sumTo(shape []int) *Tensor {
 			dims = append(dims, d)
 		}
 	}
-	if t.spec.mesh.inNodes([]*Tensor{t}) {
+	if !t.again() && t.spec.mesh.inNodes([]*Tensor{t}) {
 		sum := t.wideSum(dims, true)
 		if sum.spec.nodes() == 0 {
 			sum = sum.Cast(t.DType())

@@ -31,6 +31,7 @@ type node struct {
 	own      bool           // grad's buffer belongs to this node alone: it is added to in place
 	view     bool           // back only moves elements, so that it may be handed nodes of sums
 	number   int            // of the nodes of its tape
+	origin   *Tensor        // the node stood for it in Gradients that have ended; nil: it did not
 	twice    bool           // back can be recorded, see Gradients
 	composed func() *Tensor // computes the value again, where back cannot be recorded; nil: nothing does
 	cuts     bool           // back takes gradients whose shards are cut otherwise than those of the value
@@ -123,6 +124,10 @@ func (t *Tensor) Detach() *Tensor {
 func (t *Tensor) accumulate(g *Tensor) {
 	n := t.node
 	if n == nil || n.tape.closed {
+		return
+	}
+	if n.origin != nil { // t is another layout of it
+		n.origin.accumulate(g)
 		return
 	}
 	if t.again() {
