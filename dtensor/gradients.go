@@ -70,13 +70,19 @@ type inner struct {
 	first int // the number of the first node that takes gradients
 }
 
+// A second is what few nodes have for Gradients.
+type second struct {
+	composed func() *Tensor // computes the value again, where back cannot be recorded; nil: nothing does
+	origin   *Tensor        // the node stood for it in Gradients that have ended; nil: it did not
+}
+
 // takes reports whether a gradient of t is wanted: in a recorded backward pass, if t depends on what it differentiates by.
 func (t *Tensor) takes() bool {
 	if t == nil || t.node == nil {
 		return false
 	}
 	in := t.spec.mesh.eng.inner
-	return in == nil || t.node.tape == in.tape && t.node.number >= in.first
+	return in == nil || t.node.tape == in.tape && int(t.node.number) >= in.first
 }
 
 // again reports whether a backward pass runs that is recorded.
@@ -93,7 +99,7 @@ func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor 
 		was := x.node
 		n := t.add(op, x.spec, func(*Tensor) {}) // what arrives is read here, and later goes to the origin
 		x.node = n
-		defer func() { x.node, n.origin = was, &Tensor{spec: x.spec, local: x.local, node: was} }()
+		defer func() { x.node, n.second = was, &second{origin: &Tensor{spec: x.spec, local: x.local, node: was}} }()
 	}
 	y := f()
 	wantLoss(op, y)
@@ -156,12 +162,12 @@ func (n *node) taken() *Tensor {
 func (n *node) handOnAgain(op string) {
 	g := n.settled(n.taken())
 	switch {
-	case n.composed != nil:
+	case n.second != nil && n.second.composed != nil:
 		e := n.spec.mesh.eng
 		in := e.inner
 		e.inner = nil
 		first := len(in.tape.nodes)
-		y := n.composed()
+		y := n.second.composed()
 		e.inner = in
 		in.tape.again(op, first, y, g)
 	case n.twice:
@@ -186,7 +192,7 @@ func (out *Tensor) recordTwice(op string, back func(gy *Tensor)) *Tensor {
 
 // recordComposed is record of an operator that composed computes too, by operators that can be differentiated twice.
 func (out *Tensor) recordComposed(op string, back func(gy *Tensor), composed func() *Tensor) *Tensor {
-	out.record(op, back).node.composed = composed
+	out.record(op, back).node.second = &second{composed: composed}
 	return out
 }
 
@@ -194,7 +200,7 @@ func (out *Tensor) recordComposed(op string, back func(gy *Tensor), composed fun
 // the same value from the same inputs, by operators that can.
 func RecordComposed(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) []Grad, composed func() *Tensor) *Tensor {
 	if out = Record(op, out, inputs, backward); out.node != nil {
-		out.node.composed = composed
+		out.node.second = &second{composed: composed}
 	}
 	return out
 }

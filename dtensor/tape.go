@@ -21,21 +21,20 @@ type tape struct {
 
 // A node is one recorded operator, or one parameter, on a tape.
 type node struct {
-	*leaf    // nil: an operator made the value
-	tape     *tape
-	op       string
-	spec     *spec // of the value that the node stands for
-	back     func(gy *Tensor)
-	grad     *Tensor        // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
-	dt       tensor.DType   // of the gradients that arrive, the widest; of a parameter it may be narrower than the parameter's
-	own      bool           // grad's buffer belongs to this node alone: it is added to in place
-	view     bool           // back only moves elements, so that it may be handed nodes of sums
-	number   int            // of the nodes of its tape
-	origin   *Tensor        // the node stood for it in Gradients that have ended; nil: it did not
-	twice    bool           // back can be recorded, see Gradients
-	composed func() *Tensor // computes the value again, where back cannot be recorded; nil: nothing does
-	cuts     bool           // back takes gradients whose shards are cut otherwise than those of the value
-	narrows  bool           // it casts a parameter to a narrow type
+	*leaf   // nil: an operator made the value
+	tape    *tape
+	op      string
+	spec    *spec // of the value that the node stands for
+	back    func(gy *Tensor)
+	grad    *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
+	dt      tensor.DType // of the gradients that arrive, the widest; of a parameter it may be narrower than the parameter's
+	own     bool         // grad's buffer belongs to this node alone: it is added to in place
+	view    bool         // back only moves elements, so that it may be handed nodes of sums
+	cuts    bool         // back takes gradients whose shards are cut otherwise than those of the value
+	narrows bool         // it casts a parameter to a narrow type
+	twice   bool         // back can be recorded, see Gradients
+	number  int32        // of the nodes of its tape
+	second  *second      // nil: nothing of it
 }
 
 // A leaf is what the node of a parameter has besides.
@@ -52,7 +51,7 @@ func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
 	if len(t.slab) == cap(t.slab) {
 		t.slab = make([]node, 0, 64)
 	}
-	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back, number: len(t.nodes)})
+	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back, number: int32(len(t.nodes))})
 	n := &t.slab[len(t.slab)-1]
 	if back == nil {
 		n.leaf = &leaf{}
@@ -126,8 +125,8 @@ func (t *Tensor) accumulate(g *Tensor) {
 	if n == nil || n.tape.closed {
 		return
 	}
-	if n.origin != nil { // t is another layout of it
-		n.origin.accumulate(g)
+	if n.second != nil && n.second.origin != nil { // t is another layout of it
+		n.second.origin.accumulate(g)
 		return
 	}
 	if t.again() {
