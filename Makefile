@@ -69,6 +69,7 @@ ARITHMETIC := GemmEqualsTheSums GemmOverSeveralBlocks HalvesHaveTheBitsOfTheirFl
 	PairsOfSpecialNumbers PartsOfAProductOfHalves OperatorsHaveTheBitsOfEveryInstructionSet OperatorsFiniteDifferences \
 	OperatorsOfFloat16 StoreKeepsTheMostUsedRows RatesOfThisMachine \
 	NarrowArithmetic NarrowAttention NarrowIsRoundedOnce NarrowSum OperatorsOfBFloat16 BFloat16GradientsAddUp \
+	SecondDerivativesOfBFloat16 SecondDerivativesHaveTheSameBits \
 	BFloat16Products BFloat16Attention BFloat16AttentionGrad
 # Of the others these take longest: two wait, two compute. The last to start would end alone.
 LONGEST_RACE := runtime launcher dtensor embedding
@@ -92,7 +93,7 @@ test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 pr
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
 	else echo 'skipped: the tests for arm64 need qemu-aarch64 (make deps)'; exit 0; fi; \
-	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$|^TestMemoryIsFlatOverSteps$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
+	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$|^TestSecondDerivatives(OfBFloat16|HaveTheSameBits)?$$|^TestMemoryIsFlatOverSteps$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
 	$(ARM64) -run 'Forecast|Sizes|Share|Plans|Environment|Deal|FirstFailure|HowARank|Version' ./launcher && \
 	$(ARM64) $$($(GO) list ./launcher/... | grep -v '/launcher$$')
 

@@ -49,6 +49,10 @@ func (c opCase) slope() opCase {
 // The second derivatives of every operator are those of finite differences, and the same in all layouts; an operator that has none
 // is refused by its name.
 func TestSecondDerivatives(t *testing.T) {
+	grids := [][]int{{3}, {2, 2}}
+	if testing.Short() {
+		grids = grids[1:]
+	}
 	for _, c := range twiceCases {
 		if c.nograd || slices.Contains(kinks, c.name) {
 			continue
@@ -65,7 +69,7 @@ func TestSecondDerivatives(t *testing.T) {
 				return
 			}
 			onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error { return slope.differences(ctx, m) })
-			for _, shape := range [][]int{{3}, {2, 2}} {
+			for _, shape := range grids {
 				onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error { return slope.check(ctx, m) })
 			}
 		})
