@@ -18,9 +18,11 @@ var once = []string{"Digamma", "I0", "Scatter", "Scatter first", "ScatterReduce"
 	"ScatterReduce to products", "ScatterReduce to means", "Cholesky", "Solve", "SolveTriangular", "SolveTriangular upper", "Slogdet"}
 
 // twiceCases are opCases, and functions in which several gradients are added up.
-var twiceCases = append(slices.Clone(opCases), opCase{name: "a weight used twice", shapes: [][][]int{{{6, 16}, {16, 16}}},
-	f: func(in []T) T { return in[0].Linear(in[1], nil).Tanh().MatMul(in[1]) }, tol: 1e-3}, opCase{name: "network", shapes: [][][]int{{{6, 16}, {16, 16}, {16}}},
-	f: func(in []T) T { return network(in[0], in[1], in[2]) }, tol: 1e-3})
+var twiceCases = append(slices.Clone(opCases),
+	opCase{name: "a weight used twice", shapes: [][][]int{{{6, 16}, {16, 16}}}, tol: 1e-3,
+		f: func(in []T) T { return in[0].Linear(in[1], nil).Tanh().MatMul(in[1]) }},
+	opCase{name: "network", shapes: [][][]int{{{6, 16}, {16, 16}, {16}}}, tol: 1e-3,
+		f: func(in []T) T { return network(in[0], in[1], in[2]) }})
 
 // slope is the case whose operator is the gradient of c by all its numbers.
 func (c opCase) slope() opCase {
