@@ -2,9 +2,11 @@ package dtensor
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/linalg"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -27,7 +29,13 @@ func (x *Tensor) Cholesky() *Tensor {
 	defer x.spec.mesh.Span(op).End()
 	x.wantSquare(op)
 	x = x.Redistribute(x.wholeMatrices()...)
-	l := x.matrixwise(op, x.Shape(), func() *tensor.Tensor { return tensor.Cholesky(x.local) })
+	l := x.matrixwise(op, x.Shape(), func() *tensor.Tensor {
+		n, list := x.Dim(-1), doubles(x.local)
+		for a := range matrices(list, n*n) {
+			linalg.Cholesky(a, n)
+		}
+		return like(x.local, list, x.local.Shape()...)
+	})
 	fixed := l.Detach()
 	return Record(op, l, []*Tensor{x}, func(gy *Tensor) []Grad {
 		t := fixed.Transpose(-2, -1)
@@ -42,7 +50,7 @@ func (x *Tensor) Cholesky() *Tensor {
 // upper the upper one, as torch.linalg.solve_triangular. b is [..., N, K], with the same dimensions before the last two. A 0 on
 // the diagonal gives what is not finite. The layouts are those of Solve.
 func (x *Tensor) SolveTriangular(b *Tensor, upper bool) *Tensor {
-	return x.solve("SolveTriangular", b, func(a, b *tensor.Tensor) *tensor.Tensor { return tensor.SolveTriangular(a, b, upper) },
+	return x.solve("SolveTriangular", b, func(a, b []float64, n, k int) { linalg.SolveTriangular(a, b, n, k, upper) },
 		func(a, gy *Tensor) *Tensor { return a.Transpose(-2, -1).SolveTriangular(gy, !upper) },
 		func(ga *Tensor) *Tensor {
 			if upper {
@@ -64,13 +72,14 @@ func (x *Tensor) SolveTriangular(b *Tensor, upper bool) *Tensor {
 //
 // The host computes, in float64.
 func (x *Tensor) Solve(b *Tensor) *Tensor {
-	return x.solve("Solve", b, tensor.Solve,
+	return x.solve("Solve", b, linalg.Solve,
 		func(a, gy *Tensor) *Tensor { return a.Transpose(-2, -1).Solve(gy) },
 		func(ga *Tensor) *Tensor { return ga })
 }
 
-// solve is an operator that solves x·y = b by f. back solves the transposed equation; part leaves of a gradient of x what f reads.
-func (x *Tensor) solve(op string, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor, back func(a, gy *Tensor) *Tensor,
+// solve is an operator that solves x·y = b, of which f makes b, [n, k], the y for a, [n, n]. back solves the transposed equation;
+// part leaves of a gradient of x what f reads.
+func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int), back func(a, gy *Tensor) *Tensor,
 	part func(ga *Tensor) *Tensor) *Tensor {
 	defer x.spec.mesh.Span(op).End()
 	sameMesh(op, x, b)
@@ -95,7 +104,15 @@ func (x *Tensor) solve(op string, b *Tensor, f func(a, b *tensor.Tensor) *tensor
 		}
 	}
 	x, b = x.Redistribute(px...), b.Redistribute(pb...)
-	y := b.matrixwise(op, b.Shape(), func() *tensor.Tensor { return f(x.local, b.local) })
+	y := b.matrixwise(op, b.Shape(), func() *tensor.Tensor {
+		n, k := x.Dim(-1), b.local.Dim(-1)
+		as, list := doubles(x.local), doubles(b.local)
+		for m := range matrices(list, n*k) {
+			f(as[:n*n], m, n, k)
+			as = as[n*n:]
+		}
+		return like(b.local, list, b.local.Shape()...)
+	})
 	a, fixed := x.Detach(), y.Detach()
 	return Record(op, y, []*Tensor{x, b}, func(gy *Tensor) []Grad {
 		gb := back(a, gy)
@@ -113,7 +130,13 @@ func (x *Tensor) Slogdet() (sign, logabs *Tensor) {
 	shape := x.Shape()[:x.NDim()-2]
 	var s, l *tensor.Tensor
 	if !x.spec.mesh.outside() {
-		s, l = tensor.Slogdet(x.local)
+		before := x.local.Shape()[:len(shape)]
+		signs, logs := make([]float64, product(before)), make([]float64, product(before))
+		n, list := x.Dim(-1), doubles(x.local)
+		for i := range signs {
+			signs[i], logs[i] = linalg.Slogdet(list[i*n*n:(i+1)*n*n], n)
+		}
+		s, l = like(x.local, signs, before...), like(x.local, logs, before...)
 	}
 	sign = x.matrixwise(op, shape, func() *tensor.Tensor { return s })
 	logabs = x.matrixwise(op, shape, func() *tensor.Tensor { return l })
@@ -154,4 +177,28 @@ func (x *Tensor) matrixwise(op string, shape []int, f func() *tensor.Tensor) *Te
 		return m.Wrap(op, tensor.New(m.Device(), x.DType(), 0), nil, false, shape, x.Placements()...)
 	}
 	return m.Wrap(op, f(), nil, false, shape, x.Placements()...)
+}
+
+// doubles returns the elements of x in a slice of its own.
+func doubles(x *tensor.Tensor) []float64 {
+	wide := tensor.Cast(x, tensor.Float64)
+	if wide != x {
+		defer wide.Free()
+	}
+	return tensor.ToSlice[float64](wide)
+}
+
+// like returns the elements in x's type on x's device.
+func like(x *tensor.Tensor, list []float64, shape ...int) *tensor.Tensor {
+	wide := tensor.FromSlice(x.Device(), list, shape...)
+	y := tensor.Cast(wide, x.DType())
+	if y != wide {
+		wide.Free()
+	}
+	return y
+}
+
+// matrices lists the matrices of so many elements in list.
+func matrices(list []float64, elements int) iter.Seq[[]float64] {
+	return slices.Chunk(list, max(1, elements))
 }

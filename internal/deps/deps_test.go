@@ -34,6 +34,7 @@ const policy = `
 	internal/simd      < internal/activation internal/dtype
 	internal/pairwise  <
 	internal/gemm      < internal/simd internal/pairwise
+	internal/linalg    <
 	internal/philox    <
 	internal/mem       < internal/fault internal/invariant
 	internal/control   < internal/invariant internal/release internal/mem
@@ -77,7 +78,7 @@ const policy = `
 	dtensor/layout < internal/pairwise
 	internal/index < tensor
 	internal/keytable < internal/simd
-	dtensor        < tensor comm dtensor/layout internal/forecast internal/index internal/observe
+	dtensor        < tensor comm dtensor/layout internal/forecast internal/index internal/linalg internal/observe
 	dtensor/visualize < dtensor
 	internal/rates < dtensor internal/forecast
 	nn             < dtensor embedding
