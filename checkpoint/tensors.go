@@ -93,7 +93,7 @@ func local(t *dtensor.Tensor) (b box, ok bool) {
 // hostBytes returns the memory of a tensor, which has elements; ok is false if
 // the process cannot touch it.
 func hostBytes(x *tensor.Tensor) (b []byte, ok bool) {
-	if !x.OnCPU() {
+	if !tensor.OnHost(x.Device()) {
 		return nil, false
 	}
 	return unsafe.Slice((*byte)(x.Ptr()), x.Bytes()), true

@@ -89,26 +89,19 @@ func composedAttention(q, k, v *Tensor, causal bool) *Tensor {
 // attentionLead returns what the dimensions before the last two broadcast to, and
 // whether the operands are [B, H, …] as they come. It throws if sizes do not fit.
 func attentionLead(op string, q, k, v *Tensor) (lead []int, four bool) {
-	four = true
-	for _, t := range []*Tensor{q, k, v} {
-		n := t.NDim() - 2
-		ok := n >= 0
-		if ok && t != q {
-			lead, ok = tensor.BroadcastShape(lead, t.spec.shape[:n])
-		} else if ok {
-			lead = t.spec.shape[:n]
-		}
-		four = four && n == 2
-		if !ok {
-			refuseAttention(op, q, k, v)
-		}
-	}
 	s, t, u := q.spec.shape, k.spec.shape, v.spec.shape
-	if s[len(s)-1] != t[len(t)-1] || t[len(t)-2] != u[len(u)-2] {
+	n, l, m := len(s)-2, len(t)-2, len(u)-2
+	if min(n, l, m) < 0 || s[n+1] != t[l+1] || t[l] != u[m] {
 		refuseAttention(op, q, k, v)
 	}
-	four = four && slices.Equal(lead, s[:2]) && slices.Equal(lead, t[:2]) && slices.Equal(lead, u[:2])
-	return lead, four
+	if n == 2 && l == 2 && m == 2 && slices.Equal(s[:2], t[:2]) && slices.Equal(s[:2], u[:2]) {
+		return s[:2], true
+	}
+	together, err := layout.Pointwise(op, layout.Opaque, s[:n], t[:l], u[:m])
+	if err != nil {
+		refuseAttention(op, q, k, v)
+	}
+	return together.OutShape(0), false
 }
 
 func refuseAttention(op string, q, k, v *Tensor) {

@@ -69,7 +69,7 @@ func TestSilentlyWrongElsewhere(t *testing.T) {
 						if err != nil {
 							failf("%w", err)
 						}
-						factor := tensor.Div(tensor.FromSlice(m.Device(), data, len(data)), numbers(m, []int{len(data)}))
+						factor := tensor.Binary(kernel.OpDiv, tensor.FromSlice(m.Device(), data, len(data)), numbers(m, []int{len(data)}))
 						return x.Mul(dtensor.Distribute(m, factor, R))
 					}
 					return dtensor.Try(ctx, m, func() {

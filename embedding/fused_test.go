@@ -26,7 +26,7 @@ var makers = map[string]func(w *dtensor.Tensor) stepper{
 	"row-wise Adagrad": func(w *dtensor.Tensor) stepper {
 		sums := tensor.Zeros(w.Local().Device(), w.DType().Wide(), w.Local().Dim(0)).Persist()
 		return func(rows *dtensor.Rows, rate float64) {
-			tensor.Adagrad{LR: rate, Eps: 1e-10}.StepRows(w.Local(), local(w, rows), sums)
+			tensor.Adagrad{LR: rate, Eps: 1e-10}.StepRows(w.Local(), local(w, rows), sums, nil)
 		}
 	},
 	"SGD": func(w *dtensor.Tensor) stepper {

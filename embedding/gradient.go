@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/index"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // backward returns the gradients of the tables for the gradients of the rows of all
@@ -153,7 +154,7 @@ func (x *exchange) gradients(parts []tensor.Rows) []*dtensor.Rows {
 		its := &x.tables[t]
 		rows = dropRow(rows, its.padding-its.row)
 		if w := its.columns(); its.extra() > 0 {
-			rows.Values = tensor.Div(tensor.Narrow(rows.Values, 1, 0, w), tensor.Narrow(rows.Values, 1, w, 1))
+			rows.Values = tensor.Binary(kernel.OpDiv, tensor.Narrow(rows.Values, 1, 0, w), tensor.Narrow(rows.Values, 1, w, 1))
 		}
 		grads[t] = dtensor.NewRows(its.weight, tensor.AddScalar(rows.Index, float64(its.row)), tensor.Cast(rows.Values, x.dtype))
 	}

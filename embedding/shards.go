@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // LookupShards returns the rows that ids name of a table of which each rank holds any
@@ -99,7 +100,7 @@ func shardsGrad(table *dtensor.LocalShards, param *dtensor.Tensor, ids, dy *tens
 		u := without(tensor.Unique(ids, shard.Offset[0], k), padding-shard.Offset[0])
 		sums := u.SumRows(tensor.Narrow(dy, 1, shard.Offset[1], w))
 		if byFrequency {
-			sums.Values = tensor.Div(sums.Values, tensor.Cast(u.Count(), dy.DType()).Reshape(u.Index.Numel(), 1))
+			sums.Values = tensor.Binary(kernel.OpDiv, sums.Values, tensor.Cast(u.Count(), dy.DType()).Reshape(u.Index.Numel(), 1))
 		}
 		parts := w / width // rows of param that make a row of the shard
 		var at []int64

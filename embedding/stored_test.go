@@ -89,7 +89,7 @@ func fuseAdagrad(t *embedding.Table) {
 	sums.Local().Persist()
 	t.Follow(func(yield func(string, *dtensor.Tensor) bool) { yield("sum.0", sums) })
 	t.Fuse(func(rows *dtensor.Rows) error {
-		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(r.Local(), local(r, rows), sums.Local())
+		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(r.Local(), local(r, rows), sums.Local(), nil)
 		return nil
 	})
 }

@@ -28,7 +28,7 @@ func softStats[T dtype.Float](j *job) *tensor.Tensor {
 		top := tensor.FromSlice(x.Device(), tops, k, 1)
 		q := j.shares(at, k)
 		sums := tensor.Sum(q, []int{1}, false)
-		product := tensor.Sub(x, top)
+		product := tensor.Binary(kernel.OpSub, x, top)
 		tensor.BinaryTo(product, kernel.OpMul, q, product)
 		dots := tensor.Sum(product, []int{1}, false)
 		for i, v := range tensor.ToSlice[T](dots) {
@@ -106,7 +106,7 @@ func softTargetGrad[T dtype.Float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 	j.tiles(true, func(at, k int) {
 		x, free := j.widened(j.x, at, k)
 		defer free()
-		d := tensor.Sub(tensor.Narrow(top, 0, at, k), x)
+		d := tensor.Binary(kernel.OpSub, tensor.Narrow(top, 0, at, k), x)
 		tensor.BinaryTo(d, kernel.OpAdd, d, tensor.Narrow(log, 0, at, k))
 		tensor.BinaryTo(d, kernel.OpMul, d, tensor.Narrow(factor, 0, at, k))
 		if j.weight != nil {

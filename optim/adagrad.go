@@ -67,7 +67,7 @@ func (a *Adagrad) Step(grads []dtensor.Grad, lr float64) error {
 		switch {
 		case o.WeightDecay != 0:
 			c.apply(rule, a.sums)
-		case c.dense == nil && c.local.OnCPU() && !c.local.DType().Narrow():
+		case c.dense == nil && tensor.OnHost(c.local.Device()) && !c.local.DType().Narrow():
 			dtype.Pick(sums.DType(), adagradRows[float32], adagradRows[float64])(c.local, sums, c.rows, rate, o.Eps)
 		default:
 			c.applyRows(rule, a.sums)

@@ -84,7 +84,7 @@ func (c *change) applyRows(f rule, state ...[]*dtensor.Tensor) {
 }
 
 func pieceSize(x *tensor.Tensor) int {
-	if x.OnCPU() {
+	if tensor.OnHost(x.Device()) {
 		return pieceOnCPU
 	}
 	return pieceOnDevice

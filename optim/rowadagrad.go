@@ -79,13 +79,14 @@ func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
 		if c.dense != nil {
 			rows = tensor.Rows{Index: tensor.Arange(table.Device(), tensor.Int64, 0, table.Dim(0)), Values: asTable(c.dense)}
 		}
+		var mean *tensor.Tensor
 		if axes := columnAxes(c.param); len(axes) > 0 {
-			if c.param.Mesh().Inside() {
-				o.StepParts(table, rows, sums, meanSquares(c.param, axes, rows.Values))
+			if !c.param.Mesh().Inside() {
+				return
 			}
-		} else {
-			o.StepRows(table, rows, sums)
+			mean = meanSquares(c.param, axes, rows.Values)
 		}
+		o.StepRows(table, rows, sums, mean)
 	})
 }
 

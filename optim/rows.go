@@ -34,7 +34,7 @@ func (b *base) checkRows(i int, p *dtensor.Tensor, r *dtensor.Rows) {
 // denseOf returns a sparse gradient as a dense one if the shard is on a GPU, whose kernels
 // go through all rows anyway, or of a narrow type; else nil, and everyRow does the step.
 func denseOf(shard *tensor.Tensor, g tensor.Rows) *tensor.Tensor {
-	if shard.OnCPU() && shard.DType().Wide() == shard.DType() {
+	if tensor.OnHost(shard.Device()) && shard.DType().Wide() == shard.DType() {
 		return nil
 	}
 	return tensor.DenseRows(g, shard.Dim(0))

@@ -54,14 +54,8 @@ func broadcastTo(name string, dst *Tensor, op kernel.BinaryOp, a, b *Tensor) {
 // Add returns a + b.
 func Add(a, b *Tensor) *Tensor { return Binary(kernel.OpAdd, a, b) }
 
-// Sub returns a - b.
-func Sub(a, b *Tensor) *Tensor { return Binary(kernel.OpSub, a, b) }
-
 // Mul returns a·b, element by element.
 func Mul(a, b *Tensor) *Tensor { return Binary(kernel.OpMul, a, b) }
-
-// Div returns a/b, element by element.
-func Div(a, b *Tensor) *Tensor { return Binary(kernel.OpDiv, a, b) }
 
 // BinaryScalar returns op(x, v) for each element of x. v is rounded to x's type, for
 // a narrow type to float32. It throws a *TypeError if x holds integers and v is not whole.

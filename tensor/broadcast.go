@@ -81,13 +81,6 @@ func broadcastShape(op string, a, b *Tensor) (shape [kernel.MaxDims]int, n int) 
 	return shape, n
 }
 
-// BroadcastShape returns the shape to which shapes a and b broadcast; ok is false
-// if they do not.
-func BroadcastShape(a, b []int) (shape []int, ok bool) {
-	sizes, n, differ := broadcastSizes(a, b)
-	return sizes[:n], differ == ""
-}
-
 // broadcastsTo reports whether from broadcasts to shape.
 func broadcastsTo(from, shape []int) bool {
 	if len(from) > len(shape) {

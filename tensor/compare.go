@@ -38,11 +38,11 @@ func Where(cond, a, b *Tensor) *Tensor {
 	wantSameType(op, a, b)
 	wantSameDevice(op, cond, a)
 	ab, n := broadcastShape(op, a, b)
-	shape, ok := BroadcastShape(ab[:n], cond.Shape())
-	if !ok {
+	shape, n, differ := broadcastSizes(ab[:n], cond.Shape())
+	if differ != "" {
 		throwShape(op, "%v, %v and %v do not broadcast", cond.brief(), a.brief(), b.brief())
 	}
-	dst := alloc(op, a.dev, a.dtype, shape)
+	dst := alloc(op, a.dev, a.dtype, shape[:n])
 	a.dev.Where(a.dtype.Size(), dst.addr, a.ptr(op), b.ptr(op), cond.ptr(op),
 		loopOver(dst.Shape(), a.Shape(), b.Shape(), cond.Shape()))
 	keepAlive(a, b, cond)

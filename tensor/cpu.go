@@ -12,7 +12,7 @@ func NewCPU(a mem.Allocator) Device {
 	if a == nil {
 		a = mem.System{}
 	}
-	m := NewMemory(kernel.Memory{Pool: mem.NewPool(a, mem.Populate), OnHost: true})
+	m := &Memory{kernel.Memory{Pool: mem.NewPool(a, mem.Populate), OnHost: true}}
 	return &onCPU{cpu.New(m.Scratch), m}
 }
 

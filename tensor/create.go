@@ -67,7 +67,7 @@ func data[T Elem](t *Tensor, op string) []T {
 	if want := dtype.Of[T](); t.dtype != want {
 		throwType(op, "%v does not hold %v", t.brief(), want)
 	}
-	if !t.OnCPU() {
+	if !OnHost(t.dev) {
 		throwUse(op, "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
 	}
 	if watcher := t.dev.memory().Watcher; watcher != nil {

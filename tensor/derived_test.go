@@ -10,6 +10,18 @@ import (
 // Functions that tests alone use: operators by name, and their gradients, which package
 // dtensor has for layouts.
 
+// Sub returns a - b.
+func Sub(a, b *Tensor) *Tensor { return Binary(kernel.OpSub, a, b) }
+
+// Div returns a/b, element by element.
+func Div(a, b *Tensor) *Tensor { return Binary(kernel.OpDiv, a, b) }
+
+// broadcastTogether returns the shape to which shapes a and b broadcast; ok is false if they do not.
+func broadcastTogether(a, b []int) (shape []int, ok bool) {
+	sizes, n, differ := broadcastSizes(a, b)
+	return sizes[:n], differ == ""
+}
+
 // Not returns !x of a Bool tensor.
 func Not(x *Tensor) *Tensor {
 	wantBool("Not", "x", x)
@@ -86,7 +98,7 @@ func (o Adagrad) Step(table, grad, state *Tensor) {
 	if table.ndim != 2 {
 		throwShape("Adagrad", "table %v: want two dimensions", table.brief())
 	}
-	o.StepRows(table, Rows{Index: Arange(table.dev, Int64, 0, table.dims[0]), Values: grad}, state)
+	o.StepRows(table, Rows{Index: Arange(table.dev, Int64, 0, table.dims[0]), Values: grad}, state, nil)
 }
 
 // OneHot returns rows of classes elements, 1 at the index less lo and 0 elsewhere:

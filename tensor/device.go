@@ -31,11 +31,8 @@ type Device interface {
 // mesh calls it for the device of this rank's tensors.
 type OpenerKey struct{}
 
-// A Memory is the memory of one device, with scopes. A device embeds one.
+// A Memory is the memory of one device, with scopes. A device embeds one, whose pool nobody else uses.
 type Memory struct{ kernel.Memory }
-
-// NewMemory returns a Memory over m, whose pool nobody else uses.
-func NewMemory(m kernel.Memory) *Memory { return &Memory{m} }
 
 func (m *Memory) memory() *Memory { return m }
 

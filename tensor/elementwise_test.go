@@ -366,7 +366,7 @@ func TestBinary(t *testing.T) {
 				if dt == Uint8 && op == kernel.OpSub {
 					continue // wraps around
 				}
-				shape, ok := BroadcastShape(pair[0], pair[1])
+				shape, ok := broadcastTogether(pair[0], pair[1])
 				if !ok {
 					t.Fatal(pair)
 				}
@@ -480,7 +480,7 @@ func TestCompareAndWhere(t *testing.T) {
 		kernel.OpGt: func(a, b float64) bool { return a > b }, kernel.OpGe: func(a, b float64) bool { return a >= b },
 	}
 	for _, pair := range broadcasts {
-		shape, _ := BroadcastShape(pair[0], pair[1])
+		shape, _ := broadcastTogether(pair[0], pair[1])
 		for _, dt := range numbers {
 			a, b := intArray(rng, 0, 4, pair[0]...), intArray(rng, 0, 4, pair[1]...)
 			x, y := a.tensor(cpu, dt), b.tensor(cpu, dt)

@@ -17,7 +17,7 @@ func Refresh(wide, half *Tensor) {
 	if wide.dtype != Float32 || !half.dtype.Narrow() {
 		throwShape(op, "%v and %v: want float32 and float16 or bfloat16", wide.brief(), half.brief())
 	}
-	if !wide.OnCPU() {
+	if !OnHost(wide.dev) {
 		rounded := Cast(wide, half.dtype)
 		same, taken := Compare(kernel.OpEq, rounded, half), Widen(half)
 		merged := Where(same, wide, taken)

@@ -45,7 +45,7 @@ func halfCases() (cases []halfCase) {
 			continue
 		}
 		for _, s := range [][2][]int{{{4, 3}, {3}}, {{3, 1}, {2, 1, 4}}, {{2, 0}, {1, 1}}, {{5}, nil}, {{2, 3}, {2, 3}}} {
-			y, _ := BroadcastShape(s[0], s[1])
+			y, _ := broadcastTogether(s[0], s[1])
 			add(op.String(), func(x []*Tensor) []*Tensor { return []*Tensor{Binary(op, x[0], x[1])} }, s[:]...)
 			add(op.String()+"To", func(x []*Tensor) []*Tensor {
 				y := Zeros(x[0].dev, x[0].dtype, y...)
@@ -166,7 +166,7 @@ func testNarrowRows(t *testing.T, dt DType) {
 		}{
 			{"SGD", func(table *Tensor, grad Rows, _, _, _ *Tensor) { SGD{LR: 0.3}.StepRows(table, grad) }},
 			{"Adagrad", func(table *Tensor, grad Rows, _, _, sums *Tensor) {
-				Adagrad{LR: 0.3, Eps: 1e-8}.StepRows(table, grad, sums)
+				Adagrad{LR: 0.3, Eps: 1e-8}.StepRows(table, grad, sums, nil)
 			}},
 			{"Adam", func(table *Tensor, grad Rows, m, v, _ *Tensor) { DefaultAdamW().StepRows(table, grad, m, v, 3) }},
 			{"ScaleRowsTo", func(table *Tensor, grad Rows, _, _, _ *Tensor) { ScaleRowsTo(table, grad.Index, factor) }},
@@ -187,7 +187,7 @@ func testNarrowRows(t *testing.T, dt DType) {
 	}
 	x, ids := Zeros(cpu, dt, 2, 3), Zeros(cpu, Int64, 1)
 	rows := Rows{ids, Zeros(cpu, dt, 1, 3)}
-	wantThrow[*TypeError](t, func() { Adagrad{}.StepRows(x, rows, Zeros(cpu, dt, 2)) }, "Adagrad", "wants float32; Cast")
+	wantThrow[*TypeError](t, func() { Adagrad{}.StepRows(x, rows, Zeros(cpu, dt, 2), nil) }, "Adagrad", "wants float32; Cast")
 	wantThrow[*TypeError](t, func() { Adam{}.StepRows(x, rows, x, x, 1) }, "Adam", "wants float32; Cast")
 	wantThrow[*TypeError](t, func() { ScaleRowsTo(x, ids, Zeros(cpu, dt, 1)) }, "ScaleRowsTo", "wants float32; Cast")
 }

@@ -7,9 +7,6 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
-// OnCPU reports whether the host reads and writes t where it lies.
-func (t *Tensor) OnCPU() bool { return OnHost(t.dev) }
-
 // OnHost reports whether the host reads and writes tensors on dev where they lie.
 func OnHost(dev Device) bool { return dev.memory().OnHost }
 
@@ -17,7 +14,7 @@ func OnHost(dev Device) bool { return dev.memory().OnHost }
 // The slice is valid while t is reachable and its scope is open, and must not be
 // written to. It throws as ToSlice does.
 func Read[T Elem](t *Tensor) []T {
-	if t.OnCPU() {
+	if OnHost(t.dev) {
 		return Data[T](t)
 	}
 	return ToSlice[T](t)
@@ -26,7 +23,7 @@ func Read[T Elem](t *Tensor) []T {
 // Edit calls f to change the elements of t: where they lie on a CPU, else in a copy
 // that it writes back. It throws as ToSlice does.
 func Edit[T Elem](t *Tensor, f func(elems []T)) {
-	if t.OnCPU() {
+	if OnHost(t.dev) {
 		f(data[T](t, "Edit"))
 		runtime.KeepAlive(t)
 		return

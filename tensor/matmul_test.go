@@ -22,7 +22,7 @@ func matmulWant(a, b array, transA, transB bool) array {
 	}
 	a, b = flip(a, transA), flip(b, transB)
 	na, nb := len(a.shape), len(b.shape)
-	shape, _ := BroadcastShape(a.shape[:na-2], b.shape[:nb-2])
+	shape, _ := broadcastTogether(a.shape[:na-2], b.shape[:nb-2])
 	shape = append(shape, a.shape[na-2], b.shape[nb-1])
 	return build(shape, func(i []int) float64 {
 		s := 0.0

@@ -61,7 +61,7 @@ func TestMisuse(t *testing.T) {
 		"CrossEntropyGrad":  func() { CrossEntropyGrad(nil, x, ids, 0, Zeros(cpu, Float32, 2), Zeros(cpu, Float32, 2), nil) },
 		"SGD":               func() { SGD{}.Step(x, f64, nil, true) },
 		"Adam":              func() { Adam{}.StepRows(x, Rows{Index: ids, Values: f64}, x, x, 1) },
-		"Adagrad":           func() { Adagrad{}.StepRows(x, rows, x) },
+		"Adagrad":           func() { Adagrad{}.StepRows(x, rows, x, nil) },
 		"SumSquares":        func() { SumSquares(ints) },
 		"FillUniform":       func() { FillUniform(x, Key{}, 0, 1, []int{2, 3}, []int{0}) },
 		"PackBox":           func() { PackBox(f64.Reshape(6), 0, x, []int{0, 0}, []int{2, 3}) },

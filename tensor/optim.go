@@ -117,14 +117,9 @@ type Adagrad struct {
 //
 //	state[r] += mean of g²      table[r] -= LR·g/(√state[r] + Eps)
 //
-// state starts as zeros; for a table of a narrow type it is float32.
-func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
-	o.StepParts(table, grad, state, nil)
-}
-
-// StepParts is StepRows for a table [R, D] that has some columns of each row only: mean, float64 [N], has
-// the mean of g² over the whole of each of the gradient's N rows. Without mean it is StepRows.
-func (o Adagrad) StepParts(table *Tensor, grad Rows, state, mean *Tensor) {
+// state starts as zeros; for a table of a narrow type it is float32. mean is nil, or of a table that has some columns of each
+// row only: there it has, float64, the mean of g² over the whole of each of the gradient's rows.
+func (o Adagrad) StepRows(table *Tensor, grad Rows, state, mean *Tensor) {
 	const op = "Adagrad"
 	wantRows(op, table, grad)
 	wantFloat(op, table)

@@ -70,7 +70,7 @@ type Uniq struct {
 // Count returns how often each distinct id occurs, [U] Int64.
 func (u Uniq) Count() *Tensor {
 	n := u.Index.numel
-	return Sub(Narrow(u.Start, 0, 1, n), Narrow(u.Start, 0, 0, n))
+	return Binary(kernel.OpSub, Narrow(u.Start, 0, 1, n), Narrow(u.Start, 0, 0, n))
 }
 
 // Unique returns the distinct ids in [lo, lo+n) and their positions. It costs a few passes

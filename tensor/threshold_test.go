@@ -55,14 +55,14 @@ func TestCastsAndComparisonsInPieces(t *testing.T) {
 	for _, n := range slices.Concat(around(cpukernels.Repeats), around(2*cpukernels.Repeats)) {
 		for _, s := range [][3][]int{{{3, n}, {3, 1}, {n}}, {{3, 1}, {n}, {3, n}}, {{n}, {3, n}, {3, 1}}, {{3, 1}, {1}, {n}}} {
 			a, b, cond := intArray(rng, 0, 3, s[0]...), intArray(rng, 0, 3, s[1]...), intArray(rng, 0, 2, s[2]...)
-			shape, _ := BroadcastShape(s[0], s[1])
+			shape, _ := broadcastTogether(s[0], s[1])
 			check(t, label("Gt", s), Compare(kernel.OpGt, a.tensor(cpu, Int16), b.tensor(cpu, Int16)), build(shape, func(i []int) float64 {
 				if a.at(i...) > b.at(i...) {
 					return 1
 				}
 				return 0
 			}), 0)
-			shape, _ = BroadcastShape(shape, s[2])
+			shape, _ = broadcastTogether(shape, s[2])
 			got := Where(cond.tensor(cpu, Bool), a.tensor(cpu, Float32), b.tensor(cpu, Float32))
 			check(t, label("Where", s), got, build(shape, func(i []int) float64 {
 				if cond.at(i...) != 0 {

@@ -243,7 +243,7 @@ func TestRowOptimizers(t *testing.T) {
 		o := Adagrad{LR: 0.1, Eps: 1e-8}
 		want, state := slices.Clone(table.data), make([]float64, 6)
 		for range 2 {
-			o.StepRows(a, rows, sa)
+			o.StepRows(a, rows, sa, nil)
 			o.Step(b, grad.tensor(cpu, dt), sb)
 			for r := range 6 {
 				g := grad.data[r*3 : (r+1)*3]

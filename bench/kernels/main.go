@@ -110,6 +110,6 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"sgd momentum", 3 + 2*states, func() { tensor.SGD{LR: 1e-3, Momentum: 0.9}.Step(param, y, m, false) }},
 		{"adamw", 3 + 4*states, func() { adamW.Step(param, y, m, v, 10) }},
 		{"sgd rows", 3, func() { tensor.SGD{LR: 1e-3}.StepRows(param, rows) }},
-		{"row-wise adagrad", 3, func() { tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(param, rows, accumulated) }},
+		{"row-wise adagrad", 3, func() { tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(param, rows, accumulated, nil) }},
 	}
 }

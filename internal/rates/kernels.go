@@ -143,6 +143,6 @@ func (s *Stopwatch) rows(measure func(name string, rows, bytes int, call func())
 	measure("SumSegments", n, 2*bytes, func() { x := next(); x.often.SumRows(x.values) })
 	measure("AdagradRows", n, 4*bytes, func() {
 		x := next()
-		tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(table, tensor.Rows{Index: x.u.Index, Values: x.values}, state)
+		tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(table, tensor.Rows{Index: x.u.Index, Values: x.values}, state, nil)
 	})
 }

@@ -83,7 +83,7 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 	if os.Getenv("GORUN_CUDA_POOL") == "0" {
 		pool.Direct()
 	}
-	g.Memory = tensor.NewMemory(kernel.Memory{Pool: pool})
+	g.Memory = &tensor.Memory{Memory: kernel.Memory{Pool: pool}}
 	g.call.d, g.Widening = g, kernel.Widening{Own: kernels{g}}
 	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), dev); code != success {
 		return nil, g.failure(cuDevicePrimaryCtxRetain, code)

@@ -186,7 +186,8 @@ func TestBFloat16Arithmetic(t *testing.T) {
 				into := tensor.Full(a.Device(), tensor.BFloat16, 0, n+8)
 				tensor.BinaryTo(view(into, at), kernel.OpMaximum, a, b)
 				tensor.CastTo(view(x[2], 8-at), a)
-				return []*tensor.Tensor{tensor.Sub(a, b), tensor.BinaryScalar(kernel.OpMul, a, 0.3), into, tensor.Cast(wide, tensor.BFloat16), x[2]}
+				return []*tensor.Tensor{tensor.Binary(kernel.OpSub, a, b),
+					tensor.BinaryScalar(kernel.OpMul, a, 0.3), into, tensor.Cast(wide, tensor.BFloat16), x[2]}
 			}, special, c.half(n+8), c.arg(tensor.Float32, n+8))
 		}
 	}
@@ -246,7 +247,7 @@ func TestBFloat16Elements(t *testing.T) {
 		return x
 	}, p, c.half(3, 7), m, v, index)
 	c.same("adagrad rows", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
-		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], tensor.Rows{Index: x[3], Values: x[1]}, x[2])
+		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], tensor.Rows{Index: x[3], Values: x[1]}, x[2], nil)
 		return x
 	}, p, c.half(3, 7), tensor.Unary(kernel.OpAbs, c.arg(tensor.Float32, 20)), index)
 }

@@ -179,7 +179,7 @@ func TestOptimizers(t *testing.T) {
 			return x
 		}, p, c.arg(dt, 3, 7), m, v, index)
 		c.same(fmt.Sprint("adagrad rows", dt), rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
-			tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], tensor.Rows{Index: x[3], Values: x[1]}, x[2])
+			tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], tensor.Rows{Index: x[3], Values: x[1]}, x[2], nil)
 			return x
 		}, p, c.arg(dt, 3, 7), tensor.Unary(kernel.OpAbs, c.arg(dt, 20)), index)
 	}

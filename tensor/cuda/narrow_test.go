@@ -71,7 +71,7 @@ func TestFloat16(t *testing.T) {
 		rows := tensor.Rows{Index: x[2], Values: x[1]}
 		tensor.SGD{LR: -0.5}.StepRows(x[0], rows)
 		tensor.ScaleRowsTo(x[0], x[2], x[3])
-		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], rows, x[4])
+		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], rows, x[4], nil)
 		adamW.StepRows(x[0], rows, x[5], x[6], 2)
 		return x
 	}, half(12, 5), half(3, 5), index, c.arg(tensor.Float32, 3), tensor.Unary(kernel.OpAbs, c.arg(tensor.Float32, 12)),

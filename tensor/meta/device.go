@@ -69,7 +69,7 @@ var _ tensor.Device = (*Device)(nil)
 func New(c Config) *Device {
 	d := &Device{config: c, work: map[Work]int{}, roles: map[unsafe.Pointer]Role{}, grads: map[int]int{}, times: map[unsafe.Pointer]int{},
 		holes: map[unsafe.Pointer]spans{}}
-	d.Memory = tensor.NewMemory(kernel.Memory{Pool: mem.NewPool(addresses{}, nil), OnHost: true, Watcher: d})
+	d.Memory = &tensor.Memory{Memory: kernel.Memory{Pool: mem.NewPool(addresses{}, nil), OnHost: true, Watcher: d}}
 	d.real = cpu.New(d.Memory.Scratch)
 	return d
 }

@@ -178,7 +178,7 @@ func TestRowsAreCounted(t *testing.T) {
 	d.TakeWork()
 	rows := tensor.TakeRows(table, ids, 0)
 	u := tensor.Unique(ids, 0, 50)
-	tensor.Adagrad{LR: 1}.StepRows(table, u.SumRows(rows), tensor.New(d, tensor.Float32, 50))
+	tensor.Adagrad{LR: 1}.StepRows(table, u.SumRows(rows), tensor.New(d, tensor.Float32, 50), nil)
 	tensor.IndexAddTo(table, 1, tensor.FromSlice(d, []int64{2, 1}, 2), tensor.New(d, tensor.Float32, 50, 2))
 	got := map[string]int{}
 	for w, n := range d.TakeWork() {
