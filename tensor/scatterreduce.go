@@ -1,9 +1,7 @@
 package tensor
 
 import (
-	"fmt"
-
-	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor/cpu"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
@@ -48,25 +46,6 @@ func ScatterReduceTo(dst *Tensor, dim int, index, src *Tensor, op kernel.ReduceO
 
 // scatterFold is ScatterReduceTo of elements of type T.
 func scatterFold[T float32 | float64 | int64](dst *Tensor, dim int, index, src *Tensor, op kernel.ReduceOp, alone bool) {
-	f := map[kernel.ReduceOp]func(a, b T) T{
-		kernel.OpSum:  func(a, b T) T { return a + b },
-		kernel.OpProd: func(a, b T) T { return a * b },
-		kernel.OpAmax: func(a, b T) T {
-			if b > a || b != b {
-				return b
-			}
-			return a
-		},
-		kernel.OpAmin: func(a, b T) T {
-			if b < a || b != b {
-				return b
-			}
-			return a
-		},
-	}[op]
-	if f == nil {
-		fault.Throw(fmt.Errorf("tensor: ScatterReduceTo: there is no %v of two elements; use OpSum, OpProd, OpAmax or OpAmin", op))
-	}
 	strides, n := make([]int, dst.NDim()), 1
 	for d := dst.NDim() - 1; d >= 0; d-- {
 		strides[d], n = n, n*dst.dims[d]
@@ -88,7 +67,7 @@ func scatterFold[T float32 | float64 | int64](dst *Tensor, dim int, index, src *
 			if alone && !taken[k] {
 				to[k], taken[k] = v, true
 			} else {
-				to[k] = f(to[k], v)
+				to[k] = cpu.Combine(op, to[k], v)
 			}
 			for d := len(where) - 1; d >= 0; d-- {
 				if where[d]++; where[d] < src.dims[d] {

@@ -50,6 +50,18 @@ func TestScatterReduce(t *testing.T) {
 			t.Errorf("%v of NaN: %v", op, got)
 		}
 	}
+	// As in Reduce, 0 is larger than -0, whichever comes first.
+	minus := math.Copysign(0, -1)
+	for op, want := range map[kernel.ReduceOp]float64{kernel.OpAmax: 0, kernel.OpAmin: minus} {
+		for _, pair := range [][]float64{{0, minus}, {minus, 0}} {
+			dst, x := FromSlice(cpu, pair[:1], 1), FromSlice(cpu, pair, 2)
+			ScatterReduceTo(dst, 0, FromSlice(cpu, []int64{0}, 1), Narrow(x, 0, 1, 1), op, false)
+			got, reduced := dst.Item(), Reduce(op, x, nil, false).Item()
+			if math.Signbit(got) != math.Signbit(want) || math.Signbit(reduced) != math.Signbit(want) {
+				t.Errorf("%v of %v: %v, and Reduce %v, want %v", op, pair, got, reduced, want)
+			}
+		}
+	}
 	// Products of int8 wrap.
 	small := FromSlice(cpu, []int8{100}, 1)
 	ScatterReduceTo(small, 0, FromSlice(cpu, []int64{0}, 1), FromSlice(cpu, []int8{3}, 1), kernel.OpProd, false)

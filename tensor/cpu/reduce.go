@@ -161,7 +161,8 @@ func combine[T number](op kernel.ReduceOp, dst, x []T) {
 	}
 }
 
-func combineOne[T number](op kernel.ReduceOp, a, b T) T {
+// Combine returns op of two elements. 0 is larger than -0, and a NaN stays.
+func Combine[T number](op kernel.ReduceOp, a, b T) T {
 	switch op {
 	case kernel.OpSum:
 		return a + b
@@ -183,9 +184,9 @@ func reduceRow[T number](op kernel.ReduceOp, start T, x []T) T {
 		n := min(len(x), block)
 		part := x[0]
 		for _, v := range x[1:n] {
-			part = combineOne(op, part, v)
+			part = Combine(op, part, v)
 		}
-		total = combineOne(op, total, part)
+		total = Combine(op, total, part)
 		x = x[n:]
 	}
 	return total
