@@ -27,6 +27,8 @@ type ConvConfig struct {
 	// OutputPadding is how many elements a ConvTranspose's result has more at the end of each dimension. It is less than the
 	// larger of Stride and Dilation.
 	OutputPadding int
+	// EachOutputPadding has that of each dimension of positions, where they differ, in place of OutputPadding; nil: they are alike.
+	EachOutputPadding []int
 }
 
 // A Conv is the cross-correlation of signals, images or volumes with kernels, as torch.nn.Conv1d,
@@ -51,8 +53,9 @@ func NewConv3d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv3d
 
 func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
 	c, ws := c.filled(op, dims)
-	if c.OutputPadding != 0 {
-		fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; a ConvTranspose alone has it", op, c.OutputPadding))
+	if c.OutputPadding != 0 || c.EachOutputPadding != nil {
+		fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d and EachOutputPadding %v; a ConvTranspose alone has them", op, c.OutputPadding,
+			c.EachOutputPadding))
 	}
 	weight, bias := c.params(init, ws, c.Out, c.In/c.Groups)
 	return &Conv{weight, bias, c, ws}

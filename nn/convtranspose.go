@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -36,10 +37,17 @@ func NewConvTranspose3d(init *Init, c ConvConfig) *ConvTranspose {
 
 func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTranspose {
 	c, ws := c.filled(op, dims)
-	for _, w := range ws {
-		if c.OutputPadding < 0 || c.OutputPadding >= max(w.stride, w.dilation) {
+	switch {
+	case c.EachOutputPadding == nil:
+		c.EachOutputPadding = slices.Repeat([]int{c.OutputPadding}, dims)
+	case len(c.EachOutputPadding) != dims || c.OutputPadding != 0:
+		fault.Throw(fmt.Errorf("nn: %s: EachOutputPadding is %v beside OutputPadding %d; give one for each of %d dimensions of positions, and no "+
+			"OutputPadding beside", op, c.EachOutputPadding, c.OutputPadding, dims))
+	}
+	for d, w := range ws {
+		if more := c.EachOutputPadding[d]; more < 0 || more >= max(w.stride, w.dilation) {
 			fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; give one that is not negative, and below Stride %d or Dilation %d",
-				op, c.OutputPadding, w.stride, w.dilation))
+				op, more, w.stride, w.dilation))
 		}
 	}
 	weight, bias := c.params(init, ws, c.In, c.Out/c.Groups)
@@ -59,7 +67,7 @@ func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	sizes := make([]int, dims)
 	for d, n := range windows {
 		w := v.windows[d]
-		sizes[d] = (n-1)*w.stride - 2*w.padding + w.dilation*(w.kernel-1) + 1 + c.OutputPadding
+		sizes[d] = (n-1)*w.stride - 2*w.padding + w.dilation*(w.kernel-1) + 1 + c.EachOutputPadding[d]
 		if n < 1 || sizes[d] < 1 {
 			fault.Throw(fmt.Errorf("nn: ConvTranspose%dd.Forward: nothing is left of %v; give it more positions, or less Padding", dims, x.Layout()))
 		}

@@ -219,6 +219,13 @@ func TestLayerRefusals(t *testing.T) {
 			{"below Stride 2 or Dilation 1", func() {
 				nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Stride: 2, OutputPadding: 2})
 			}},
+			{"ConvTranspose alone", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, EachOutputPadding: []int{0}}) }},
+			{"one for each of 1 dimensions", func() {
+				nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Stride: 2, EachOutputPadding: []int{1, 0}})
+			}},
+			{"beside OutputPadding 1", func() {
+				nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Stride: 2, OutputPadding: 1, EachOutputPadding: []int{1}})
+			}},
 			{"nothing is left", func() { nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 2, Padding: 3}).Forward(x) }},
 			{"ConvTranspose2d.Forward", func() { nn.NewConvTranspose2d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 2}).Forward(x) }},
 			{"has no channels", func() { nn.Dropout{P: 0.5, Channels: true}.Forward(x.Reshape(-1)) }},
