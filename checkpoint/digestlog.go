@@ -92,11 +92,12 @@ type digestEntry struct {
 
 // OpenDigestLog begins the file at path, or goes on at its end if the job was restarted or
 // resumed: of a step that is there twice the later line counts. It is collective over world,
-// whose first rank writes, and its error is the same on every rank.
+// whose first rank writes, and its error is the same on every rank. In a program that runs for gorun plan, which has no numbers,
+// it leaves the file as it is.
 func OpenDigestLog(ctx context.Context, world *comm.Comm, path string, goOn bool) (*DigestLog, error) {
 	l := &DigestLog{world: world, path: path}
 	var err error
-	if world.Rank() == 0 {
+	if world.Rank() == 0 && !isPlanned(world) {
 		l.file, err = openDigests(path, goOn, world.Size())
 	}
 	if err := agree(ctx, world, err); err != nil {
@@ -112,7 +113,7 @@ func openDigests(path string, goOn bool, ranks int) (*os.File, error) {
 	}
 	f, err := os.OpenFile(path, mode, 0o666)
 	if err != nil {
-		return nil, err
+		return nil, wantFolder(err, path)
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() == 0 {

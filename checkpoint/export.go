@@ -132,7 +132,7 @@ func exportFile(ctx context.Context, c *comm.Comm, fs fileSystem, path string, h
 		return arrive(f)
 	})
 	if !begun { // the file could not be made: the others send all the same
-		e.err = err
+		e.err = wantFolder(err, path)
 		return arrive(nil)
 	}
 	if ended != nil {

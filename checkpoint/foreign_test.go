@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -178,4 +179,12 @@ func TestExportFails(t *testing.T) {
 			t.Errorf("operation %d, %s, leaves %v", op, hit, names)
 		}
 	}
+	folder := filepath.Join(t.TempDir(), "none")
+	sameError(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		return Export(ctx, world, filepath.Join(folder, "m.safetensors"), new(State), ExportOptions{})
+	}, "make the folder "+folder+" before")
+	sameError(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		_, err := OpenDigestLog(ctx, world, filepath.Join(folder, "digests"), false)
+		return err
+	}, "make the folder "+folder+" before")
 }

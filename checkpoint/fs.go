@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -83,6 +84,14 @@ func (osFS) Open(name string, follow bool) (file, error) {
 func link(err error) error {
 	if errors.Is(err, syscall.ELOOP) {
 		return fmt.Errorf("%w: it is a symbolic link; the files of a checkpoint lie in its folder", err)
+	}
+	return err
+}
+
+// wantFolder says what to do about the error of making a file in a folder that does not exist.
+func wantFolder(err error, name string) error {
+	if errors.Is(err, iofs.ErrNotExist) {
+		return fmt.Errorf("%w: make the folder %s before", err, filepath.Dir(name))
 	}
 	return err
 }
