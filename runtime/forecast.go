@@ -45,10 +45,24 @@ type forecaster struct {
 	groups map[string]*group // by name of the communicator
 	meshes []*forecast.Mesh
 	number atomic.Int64 // of the step
-	clock  *clock       // nil: time is predicted
+	finder finder       // of what is wanted of the steps
 	stop   bool         // it has told the program to
 
 	predicted []float64 // what Predict has returned
+}
+
+// A finder is what a forecaster does with the steps that the program makes: a counter or a clock. The forecaster's lock is held,
+// but in watch and settle.
+type finder interface {
+	watch()                 // before the program begins
+	settle()                // before a step begins
+	lap()                   // ends the step in progress, if there is one, and begins one
+	restart()               // what has begun were no steps
+	begun() int             // steps, with the one in progress
+	called(e *comm.Event)   // a call has been made
+	enough() bool           // there were steps enough
+	ends(by, time int) bool // a program whose steps are told by by, before update number time
+	report(ranks []*forecaster) *forecast.Report
 }
 
 // A step is what a rank does from one mark to the next.
@@ -78,8 +92,8 @@ func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) erro
 		one := newRank(job.Job{Rank: q.Run[i], Size: q.Size, LocalRank: q.Run[i], LocalSize: q.Size}, r.launch)
 		one.goroutines = shared
 		w := &forecaster{request: q, end: end, rank: one, groups: map[string]*group{}}
-		if q.Itself {
-			w.clock = new(clock)
+		if w.finder = (counter{w}); q.Itself {
+			w.finder = &clock{w: w}
 		}
 		w.dev = meta.New(meta.Config{Read: w.read, Updated: w.updated})
 		end.Use(w.dev.Numberless, func() int { return int(w.number.Load()) })
@@ -98,11 +112,7 @@ func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) erro
 	if status = int(failed.Load()); status != 0 {
 		return status
 	}
-	said := &forecast.Report{Size: q.Size, Itself: ranks[0].clock.found()}
-	if !q.Itself {
-		said = report(q, ranks)
-	}
-	if err := json.NewEncoder(out).Encode(said); err != nil {
+	if err := json.NewEncoder(out).Encode(ranks[0].finder.report(ranks)); err != nil {
 		fmt.Fprintf(os.Stderr, "runtime: the report for gorun plan: %v\n", err)
 		return 1
 	}
@@ -113,9 +123,7 @@ func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) erro
 func (w *forecaster) watch() {
 	world := w.rank.world
 	world.Internals().Attr(forecast.Key{}, func() any { return w })
-	if w.clock == nil {
-		world.Internals().Attr(observe.Key{}, func() any { return observe.Observer(w) }) // else gradients have no lines
-	}
+	w.finder.watch()
 	world.Observe(w.called)
 }
 
@@ -124,28 +132,48 @@ func (w *forecaster) Span(observe.Kind, string, []uintptr, time.Time) {}
 func (w *forecaster) Metric(string, float64)                          {}
 func (w *forecaster) Layout(*observe.Layout)                          {}
 
-// called counts a call.
+// called hears of a call.
 func (w *forecaster) called(e *comm.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.timed() {
-		w.clock.called(e)
-		return
-	}
+	w.finder.called(e)
+}
+
+// A counter is the finder of what steps compute, send and keep; times are predicted.
+type counter struct{ w *forecaster }
+
+func (c counter) watch() {
+	c.w.rank.world.Internals().Attr(observe.Key{}, func() any { return observe.Observer(c.w) }) // else gradients have no lines
+}
+
+// settle frees what the step before has left behind, which is not the memory of the next.
+func (c counter) settle() { goruntime.GC() }
+
+func (c counter) lap() {
+	c.w.close()
+	c.w.steps = append(c.w.steps, newStep())
+	c.w.number.Store(int64(len(c.w.steps)))
+}
+
+func (c counter) restart()   { c.w.steps = nil }
+func (c counter) begun() int { return len(c.w.steps) }
+
+func (c counter) called(e *comm.Event) {
+	w := c.w
 	if e.Waits || len(w.steps) == 0 {
 		return
 	}
 	s := w.steps[len(w.steps)-1]
 	g := w.groupOf(e)
 	key := forecast.Call{Kind: e.Kind.String(), Group: g.axes, Size: e.Size, Cause: e.Cause, Line: e.Site(), Async: e.Async}
-	c := s.calls[key]
-	if c == nil {
+	alike := s.calls[key]
+	if alike == nil {
 		made := key
-		c = &made
-		s.calls[key] = c
+		alike = &made
+		s.calls[key] = alike
 	}
-	c.Count++
-	c.Bytes += e.Bytes
+	alike.Count++
+	alike.Bytes += e.Bytes
 	if w.request.Machine != nil {
 		s.line.add(key, e, g, w.work(s))
 	}
@@ -176,27 +204,17 @@ func (w *forecaster) mark(by int) {
 	if w == nil {
 		return
 	}
-	if w.clock == nil {
-		goruntime.GC() // what the step before has left behind is not the memory of this one
-	}
+	w.finder.settle()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if by < w.by {
 		return
 	}
 	if by > w.by {
-		w.by, w.steps = by, nil
-		if w.clock != nil {
-			w.clock.begun = 0
-		}
+		w.by = by
+		w.finder.restart()
 	}
-	if w.clock != nil {
-		w.lap()
-		return
-	}
-	w.close()
-	w.steps = append(w.steps, newStep())
-	w.number.Store(int64(len(w.steps)))
+	w.finder.lap()
 }
 
 // close ends the step in progress, if there is one; the lock is held.
@@ -216,12 +234,16 @@ func (w *forecaster) enough() bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	made := len(w.steps)
-	if w.by == byStopping {
+	w.stop = w.stop || w.finder.enough()
+	return w.stop
+}
+
+func (c counter) enough() bool {
+	made := len(c.w.steps)
+	if c.w.by == byStopping {
 		made-- // the step that has just begun
 	}
-	w.stop = w.stop || w.timed() && w.clock.enough() || w.clock == nil && made >= w.request.Steps
-	return w.stop
+	return made >= c.w.request.Steps
 }
 
 // errEnough ends a program that does not ask Stopping.
@@ -230,22 +252,20 @@ var errEnough = errors.New("gorun plan has seen enough steps")
 // updated marks the steps of a program that says nothing of them, and ends it.
 func (w *forecaster) updated(time int) error {
 	w.mu.Lock()
-	by, begun := w.by, len(w.steps)
-	if w.clock != nil {
-		begun = w.clock.begun
-	}
+	by, begun := w.by, w.finder.begun()
 	w.mu.Unlock()
-	if by > byUpdate && (w.clock != nil || time <= w.request.Steps+1) {
-		return nil
-	}
 	if by <= byUpdate && time > begun {
 		w.mark(byUpdate)
 	}
-	if w.clock != nil && w.enough() || w.clock == nil && time > w.request.Steps+1 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.finder.ends(by, time) {
 		return errEnough
 	}
 	return nil
 }
+
+func (c counter) ends(by, time int) bool { return time > c.w.request.Steps+1 }
 
 // over reports whether the program has ended with err as it was told to, or by itself.
 func (w *forecaster) over(err error) bool {
@@ -282,7 +302,8 @@ func (w *forecaster) read(op string, pcs []uintptr) (float64, error) {
 }
 
 // report puts together what the ranks have done.
-func report(q *forecast.Request, ranks []*forecaster) *forecast.Report {
+func (c counter) report(ranks []*forecaster) *forecast.Report {
+	q := c.w.request
 	counts := map[int]int{}
 	for r := range q.Size {
 		counts[q.For(r)]++

@@ -9,18 +9,19 @@ import (
 	"github.com/gorun-spmd/gorun/internal/forecast"
 )
 
-// A clock finds what a step of the program takes beside kernels and calls. One rank runs alone, on a device that computes with
-// integers alone and counts no work, and makes steps one after the other. The time of its thread on processors
+// A clock is the finder of what a step of the program takes beside kernels and calls. One rank runs alone, on a device that
+// computes with integers alone and counts no work, and makes steps one after the other. The time of its thread on processors
 // counts, as other programs may run meanwhile.
 type clock struct {
-	begun  int       // steps
+	w      *forecaster
+	steps  int       // begun
 	first  time.Time // when the first began
 	thread time.Duration
 	calls  time.Duration // that calls took in this step
 	read   time.Duration // what it takes to read the time
 
 	// Of the steps but the first, in which much happens for the first time.
-	steps       int
+	laps        int
 	least       time.Duration // of the thread, beside kernels
 	leastCalls  time.Duration
 	kernels     int              // of a step
@@ -34,57 +35,59 @@ const (
 	longTime  = 3 * time.Second
 )
 
-// enough reports whether the steps so far will do.
 func (c *clock) enough() bool {
 	took := time.Since(c.first)
-	return c.steps > 0 && (c.steps >= fewSteps && took > shortTime || took > longTime)
+	return c.steps > 0 && c.laps > 0 && (c.laps >= fewSteps && took > shortTime || took > longTime)
 }
 
-// timed reports whether steps are timed, and the device counts no work.
-func (w *forecaster) timed() bool { return w.clock != nil && w.clock.begun > 0 }
+func (c *clock) ends(by, time int) bool { return by <= byUpdate && c.enough() }
 
-// lap ends a step, if one was begun, and begins one.
-func (w *forecaster) lap() {
-	c := w.clock
+func (c *clock) watch()     {}
+func (c *clock) settle()    {}
+func (c *clock) restart()   { c.steps = 0 }
+func (c *clock) begun() int { return c.steps }
+
+func (c *clock) lap() {
 	now := [2]time.Duration{threadTime(), processTime()}
-	kernels, computed, took := w.dev.TakeTime()
-	switch c.begun {
+	kernels, computed, took := c.w.dev.TakeTime()
+	switch c.steps {
 	case 0:
 		goruntime.LockOSThread() // until the rank ends
-		w.dev.Time(threadTime)
+		c.w.dev.Time(threadTime)
 		const reads = 1000
 		start := threadTime()
 		for range reads {
 			threadTime()
 		}
-		*c = clock{first: time.Now(), read: (threadTime() - start) / reads, least: math.MaxInt64, leastCalls: math.MaxInt64}
+		*c = clock{w: c.w, first: time.Now(), read: (threadTime() - start) / reads, least: math.MaxInt64, leastCalls: math.MaxInt64}
 	case 1:
 		c.from = now
 	default:
-		c.steps++
+		c.laps++
 		c.kernels, c.until = kernels, now
 		c.least = min(c.least, now[0]-c.thread-took-time.Duration(computed)*c.read)
 		c.leastCalls = min(c.leastCalls, c.calls)
 	}
-	c.begun++
+	c.steps++
 	c.calls = 0
 	c.thread = threadTime()
 }
 
 // called leaves what a call took out of the step, if the rank has waited for it.
 func (c *clock) called(e *comm.Event) {
-	if e.Waits || !e.Async {
+	if c.steps > 0 && (e.Waits || !e.Async) {
 		c.calls += e.Time
 	}
 }
 
-// found is what the steps have shown; nil: there were none. What the rank's thread takes is that of the fastest, and what
-// other threads take is the mean.
-func (c *clock) found() *forecast.Itself {
-	if c == nil || c.steps == 0 {
-		return nil
+// report says what the steps have shown, if there were any. What the rank's thread takes is that of the fastest, and what other
+// threads take is the mean.
+func (c *clock) report([]*forecaster) *forecast.Report {
+	out := &forecast.Report{Size: c.w.request.Size}
+	if c.laps > 0 {
+		others := c.until[1] - c.from[1] - (c.until[0] - c.from[0])
+		out.Itself = &forecast.Itself{Seconds: max(0, (c.least - c.leastCalls).Seconds()),
+			Others: max(0, others.Seconds()/float64(c.laps)), Kernels: c.kernels}
 	}
-	others := c.until[1] - c.from[1] - (c.until[0] - c.from[0])
-	return &forecast.Itself{Seconds: max(0, (c.least - c.leastCalls).Seconds()), Others: max(0, others.Seconds()/float64(c.steps)),
-		Kernels: c.kernels}
+	return out
 }
