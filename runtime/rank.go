@@ -89,7 +89,7 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 	return r
 }
 
-// switches are the variables for users that turn something on or off.
+// switches are the variables for users that turn something on or off: those that docs/environment.md gives 0 or 1, or one of them.
 var switches = [...]string{"GORUN_CHECK", "GORUN_CUDA_FOLD", "GORUN_CUDA_IPC", "GORUN_CUDA_POOL", "GORUN_CUDA_PTX", "GORUN_CUDA_SYNC",
 	"GORUN_DEBUG", "GORUN_DETECT_ANOMALY", job.DigestOpsVar, "GORUN_MPI_CUDA", "GORUN_OVERLAP", job.SameBitsVar}
 
