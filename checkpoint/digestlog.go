@@ -29,7 +29,6 @@ const maxDigestLine = 1 << 30
 type DigestLog struct {
 	world *comm.Comm
 	file  *os.File // on the first rank, else nil
-	path  string
 
 	operators *dtensor.OperatorDigests // of Operators; nil: none
 }
@@ -95,7 +94,7 @@ type digestEntry struct {
 // whose first rank writes, and its error is the same on every rank. In a program that runs for gorun plan, which has no numbers,
 // it leaves the file as it is.
 func OpenDigestLog(ctx context.Context, world *comm.Comm, path string, goOn bool) (*DigestLog, error) {
-	l := &DigestLog{world: world, path: path}
+	l := &DigestLog{world: world}
 	var err error
 	if world.Rank() == 0 && !isPlanned(world) {
 		l.file, err = openDigests(path, goOn, world.Size())

@@ -139,11 +139,10 @@ func (e *Encoder) segment(dst []int32, text []byte, first bool) []int32 {
 // units appends the tokens of a word before any are joined.
 func (f *foreign) units(dst []int32, word []byte) []int32 {
 	unknown := false // the last one was
-	put := func(id int32) bool {
+	put := func(id int32) {
 		if id >= 0 {
 			dst, unknown = append(dst, id), false
 		}
-		return id >= 0
 	}
 	for len(word) > 0 {
 		r, n := rune(-1), 1

@@ -64,7 +64,7 @@ func (n Net) Collective(kind string, bytes float64, size int, together []int) fl
 		case i == 0:
 			seconds = copied(kind, bytes, members, l.Link)
 		default:
-			seconds = max(seconds, n.crossing(i, kind, bytes, members, inner, parts))
+			seconds = max(seconds, n.crossing(i, kind, bytes, inner, parts))
 		}
 		if members == size {
 			break
@@ -102,7 +102,7 @@ func copied(kind string, bytes float64, size int, l Link) float64 {
 }
 
 // crossing is a call between parts units of the level below level i.
-func (n Net) crossing(i int, kind string, bytes float64, members, inner, parts int) float64 {
+func (n Net) crossing(i int, kind string, bytes float64, inner, parts int) float64 {
 	l, below := n[i], n[i-1].Ranks
 	p, steps, alpha := float64(parts), float64(bits.Len(uint(parts-1))), l.Latency
 	beta := max(1, float64(below)/float64(inner)) / l.Bandwidth // groups that share the link of a unit below

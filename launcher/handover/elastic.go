@@ -29,7 +29,6 @@ const elasticHeed = 20
 // An elastic job on several hosts goes on after a failure, from snapshots in the memory of its
 // hosts. A host that is lost stays so.
 type elastic struct {
-	hub      *depot.Hub
 	hosts    []hosts.Host // that are left
 	progress supervisor.Progress
 }
@@ -67,7 +66,7 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 		return 0, err
 	}
 	defer hub.Close()
-	h.elastic = &elastic{hub: hub, hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
+	h.elastic = &elastic{hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
 	for began := time.Now(); ; h.number++ {
 		if h.number > 0 {
 			h.spent, h.failed, h.unreached = time.Since(began), 0, 0
@@ -172,7 +171,7 @@ func (h *Handover) lost(alive []string) (names []string, ranks int) {
 	for rank, at := range places {
 		if host, ok := h.words.hostOf(rank); ok && !slices.Contains(alive, host) {
 			ranks++
-			if name := h.elastic.hosts[at.Host].Name; !slices.Contains(names, name) {
+			if name := h.elastic.hosts[at].Name; !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

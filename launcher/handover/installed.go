@@ -16,7 +16,6 @@ import (
 type installed struct {
 	hosts.Launcher
 	program string // "": the launcher's usual name
-	path    string
 }
 
 // A finder looks for installed launchers.
@@ -77,7 +76,7 @@ func (f finder) find(via string) (installed, bool) {
 			if l.Is != nil && !l.Is(f.version(path)) {
 				continue
 			}
-			it := installed{Launcher: l, path: path}
+			it := installed{Launcher: l}
 			if name != l.String() {
 				it.program = filepath.Base(name)
 			}

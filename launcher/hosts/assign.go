@@ -40,19 +40,12 @@ type Options struct {
 	Cores         int  // slots of a host whose slots are not given; 0 means 1
 }
 
-// A Place is the place of one rank.
-type Place struct {
-	Host      int // index in the list of the first entry of that host
-	LocalRank int // number among the ranks of that host, in order of rank
-	LocalSize int // number of ranks of that host
-}
-
-// Assign deals np ranks out to the hosts of list and returns the place of each,
-// by rank. By slot the ranks follow the entries of the list; by node they go
+// Assign deals np ranks out to the hosts of list and returns the host of each, by
+// rank: the index in list of the host's first entry. By slot the ranks follow the entries of the list; by node they go
 // around the distinct hosts. Assign refuses more ranks than slots, with the numbers,
 // unless o allows them. Then the ranks above the slots go around the hosts, one each, and no
 // host gets more than its MaxSlots.
-func Assign(list []Host, np int, o Options) ([]Place, error) {
+func Assign(list []Host, np int, o Options) ([]int, error) {
 	switch {
 	case len(list) == 0:
 		return nil, fmt.Errorf("hosts: Assign: no hosts for %d ranks; name some", np)
@@ -83,16 +76,7 @@ func Assign(list []Host, np int, o Options) ([]Place, error) {
 	} else {
 		order = inTurn(seats, order, np)
 	}
-	local := make([]int, len(list))
-	places := make([]Place, np)
-	for r, h := range order {
-		places[r] = Place{Host: h, LocalRank: local[h]}
-		local[h]++
-	}
-	for r := range places {
-		places[r].LocalSize = local[places[r].Host]
-	}
-	return places, nil
+	return order, nil
 }
 
 // A seat is an entry of the list with room for ranks.

@@ -84,7 +84,7 @@ func NewHandover(l Launcher, job Job) (Handover, error) {
 type planner struct {
 	launcher Launcher
 	job      Job
-	places   []Place // nil if the launcher deals the ranks out
+	places   []int // by rank, see Assign; nil if the launcher deals the ranks out
 	out      Handover
 }
 
@@ -171,13 +171,13 @@ func (p *planner) shares() []Host {
 	var out []Host
 	last := -1
 	for _, at := range p.places {
-		if at.Host == last {
+		if at == last {
 			out[len(out)-1].Slots++
 			continue
 		}
-		h := p.job.Hosts[at.Host]
+		h := p.job.Hosts[at]
 		h.Slots, h.SlotsGiven, h.MaxSlots = 1, true, 0
-		out, last = append(out, h), at.Host
+		out, last = append(out, h), at
 	}
 	return out
 }
@@ -188,11 +188,11 @@ func (p *planner) sums() []Host {
 	var out []Host
 	at := map[int]int{}
 	for _, place := range p.places {
-		i, ok := at[place.Host]
+		i, ok := at[place]
 		if !ok {
 			i = len(out)
-			at[place.Host] = i
-			h := p.job.Hosts[place.Host]
+			at[place] = i
+			h := p.job.Hosts[place]
 			h.Slots, h.SlotsGiven, h.MaxSlots = 0, true, 0
 			out = append(out, h)
 		}

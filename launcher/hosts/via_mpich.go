@@ -24,9 +24,9 @@ func (p *planner) hydra() error {
 		sums := p.sums()
 		if j.By == ByNode && len(list) > len(sums) {
 			for r, at := range p.places {
-				if p.job.Hosts[at.Host].Name != sums[r%len(sums)].Name {
+				if p.job.Hosts[at].Name != sums[r%len(sums)].Name {
 					return p.errorf("rank %d goes to %s, and MPICH deals by node only over hosts with as many ranks each; "+
-						"use --map-by slot, or --via openmpi", r, p.job.Hosts[at.Host].Name)
+						"use --map-by slot, or --via openmpi", r, p.job.Hosts[at].Name)
 				}
 			}
 			list = sums

@@ -68,7 +68,7 @@ func (p *planner) srun() error {
 	if p.places != nil {
 		var text strings.Builder // one line for each rank: its host
 		for _, at := range p.places {
-			h := j.Hosts[at.Host]
+			h := j.Hosts[at]
 			if h.User != "" || h.Port > 0 || isIPv6(h.Name) {
 				return p.errorf("%s: Slurm starts ranks as you, on hosts by its own names; leave out user, port and address", h)
 			}

@@ -15,7 +15,6 @@ const (
 	cuDeviceGetCount
 	cuDeviceGet
 	cuDeviceGetName
-	cuDeviceTotalMem
 	cuDeviceGetAttribute
 	cuDevicePrimaryCtxRetain
 	cuCtxSetCurrent
@@ -47,7 +46,7 @@ const (
 
 func symbols() []string {
 	return []string{
-		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
+		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName",
 		"cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2",
 		"cuMemFree_v2", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuMemHostUnregister",
 		"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
@@ -153,7 +152,6 @@ func (d *Driver) failure(code int32, call string) *Error {
 // A Description is what a device says of itself.
 type Description struct {
 	Name       string
-	Memory     int    // bytes
 	Capability string // "9.0"
 	Processors int    // multiprocessors
 }
@@ -172,11 +170,9 @@ func (d *Driver) Describe(i int) (Description, error) {
 		return Description{}, err
 	}
 	var major, minor, processors int32
-	var memory uint64
 	name := make([]byte, 128)
 	for _, failed := range []error{
 		d.check(cuDeviceGetName, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)), dev),
-		d.check(cuDeviceTotalMem, uintptr(unsafe.Pointer(&memory)), dev),
 		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&major)), attrMajor, dev),
 		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&minor)), attrMinor, dev),
 		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&processors)), attrProcessors, dev),
@@ -186,7 +182,7 @@ func (d *Driver) Describe(i int) (Description, error) {
 		}
 	}
 	name, _, _ = bytes.Cut(name, []byte{0})
-	return Description{string(name), int(memory), fmt.Sprintf("%d.%d", major, minor), int(processors)}, nil
+	return Description{string(name), fmt.Sprintf("%d.%d", major, minor), int(processors)}, nil
 }
 
 // fits returns an error if device i or the driver cannot run the kernels.

@@ -212,12 +212,6 @@ CUresult cuDeviceGetName(char *name, int n, int d) {
 	return OK;
 }
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, int d) {
-	DEVICE
-	*bytes = capacity;
-	return OK;
-}
-
 CUresult cuDeviceGetAttribute(int *v, int attribute, int d) {
 	DEVICE
 	const char *as = getenv("GORUN_FAKE_CAPABILITY");
