@@ -54,7 +54,7 @@ func (a *Adadelta) State() iter.Seq2[string, *dtensor.Tensor] {
 func (a *Adadelta) Step(grads []dtensor.Grad, lr float64) error {
 	o := a.config
 	root := func(x *tensor.Tensor) *tensor.Tensor { return tensor.Unary(kernel.OpSqrt, tensor.AddScalar(x, o.Eps)) }
-	return a.step(grads, lr, true, func(_, _ int, c change) {
+	return a.step(grads, lr, true, func(c change) {
 		c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 			g = decayed(g, p, o.WeightDecay)
 			v, u := s[0], s[1]

@@ -89,7 +89,7 @@ func (a *Adafactor) State() iter.Seq2[string, *dtensor.Tensor] {
 
 // Step makes one step; see Optimizer.
 func (a *Adafactor) Step(grads []dtensor.Grad, lr float64) error {
-	return a.step(grads, lr, true, func(i, step int, c change) {
+	return a.step(grads, lr, true, func(c change) {
 		scope := c.local.Device().Open()
 		defer scope.Close()
 		if c.dense == nil {

@@ -56,8 +56,8 @@ func (a *Adagrad) State() iter.Seq2[string, *dtensor.Tensor] { return a.list(kin
 // Step makes one step; see Optimizer.
 func (a *Adagrad) Step(grads []dtensor.Grad, lr float64) error {
 	o := a.config
-	return a.step(grads, lr, o.WeightDecay != 0, func(_, step int, c change) {
-		rate := lr / (1 + float64(step-1)*o.RateDecay)
+	return a.step(grads, lr, o.WeightDecay != 0, func(c change) {
+		rate := lr / (1 + float64(c.step-1)*o.RateDecay)
 		rule := func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 			g = decayed(g, p, o.WeightDecay)
 			tensor.AddTo(s[0], square(g))

@@ -55,8 +55,8 @@ func (a *Adamax) State() iter.Seq2[string, *dtensor.Tensor] {
 // Step makes one step; see Optimizer.
 func (a *Adamax) Step(grads []dtensor.Grad, lr float64) error {
 	o := a.config
-	return a.step(grads, lr, true, func(_, step int, c change) {
-		rate := lr / (1 - math.Pow(o.Beta1, float64(step)))
+	return a.step(grads, lr, true, func(c change) {
+		rate := lr / (1 - math.Pow(o.Beta1, float64(c.step)))
 		c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 			g = decayed(g, p, o.WeightDecay)
 			m, u := s[0], s[1]

@@ -76,17 +76,17 @@ func (a *AdamW) State() iter.Seq2[string, *dtensor.Tensor] {
 func (a *AdamW) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps, WeightDecay: a.config.WeightDecay,
 		Coupled: a.config.Coupled}
-	return a.step(grads, lr, true, func(i, step int, c change) {
-		m, v := a.m[i].Local(), a.v[i].Local()
+	return a.step(grads, lr, true, func(c change) {
+		m, v := a.m[c.i].Local(), a.v[c.i].Local()
 		if a.most != nil {
-			c.apply(a.amsgrad(lr, step), a.m, a.v, a.most)
+			c.apply(a.amsgrad(lr, c.step), a.m, a.v, a.most)
 		} else if c.dense != nil {
-			o.Step(c.local, c.dense, m, v, step)
+			o.Step(c.local, c.dense, m, v, c.step)
 		} else if dense := denseOf(c.local, c.rows); dense != nil {
-			o.Step(c.local, dense, m, v, step)
+			o.Step(c.local, dense, m, v, c.step)
 			dense.Free()
 		} else {
-			dtype.Pick(c.local.DType(), adamEveryRow[float32], adamEveryRow[float64])(c.local, m, v, o, step, c.rows)
+			dtype.Pick(c.local.DType(), adamEveryRow[float32], adamEveryRow[float64])(c.local, m, v, o, c.step, c.rows)
 		}
 	})
 }

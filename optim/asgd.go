@@ -54,8 +54,8 @@ func (a *ASGD) State() iter.Seq2[string, *dtensor.Tensor] { return a.list(kind{"
 // Step makes one step; see Optimizer.
 func (a *ASGD) Step(grads []dtensor.Grad, lr float64) error {
 	o := a.config
-	return a.step(grads, lr, true, func(_, step int, c change) {
-		before := float64(step - 1)
+	return a.step(grads, lr, true, func(c change) {
+		before := float64(c.step - 1)
 		rate := lr / math.Pow(1+o.Lambda*lr*before, o.Alpha)
 		weight := 1 / max(1, before-float64(o.Start))
 		c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {

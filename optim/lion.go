@@ -50,7 +50,7 @@ func (l *Lion) State() iter.Seq2[string, *dtensor.Tensor] { return l.list(kind{"
 // Step makes one step; see Optimizer.
 func (l *Lion) Step(grads []dtensor.Grad, lr float64) error {
 	o := l.config
-	return l.step(grads, lr, true, func(_, _ int, c change) {
+	return l.step(grads, lr, true, func(c change) {
 		c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 			m := s[0]
 			toward := tensor.Clone(m)

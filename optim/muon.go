@@ -61,9 +61,9 @@ func (m *Muon) State() iter.Seq2[string, *dtensor.Tensor] { return m.list(kind{"
 // Step makes one step; see Optimizer.
 func (m *Muon) Step(grads []dtensor.Grad, lr float64) error {
 	o := m.config
-	return m.step(grads, lr, true, func(i, _ int, c change) {
+	return m.step(grads, lr, true, func(c change) {
 		toward := make([]*dtensor.Tensor, len(m.params)) // u, and then x
-		toward[i] = c.param.Mesh().Wrap("Muon", tensor.Clone(m.m[i].Local()), nil, false, c.param.Shape(), c.param.Placements()...)
+		toward[c.i] = c.param.Mesh().Wrap("Muon", tensor.Clone(m.m[c.i].Local()), nil, false, c.param.Shape(), c.param.Placements()...)
 		c.apply(func(_, g *tensor.Tensor, s []*tensor.Tensor) {
 			average(s[0], o.Momentum, g)
 			tensor.Copy(s[1], s[0])
@@ -71,12 +71,12 @@ func (m *Muon) Step(grads []dtensor.Grad, lr float64) error {
 				average(s[1], o.Momentum, g)
 			}
 		}, m.m, toward)
-		whole := toward[i].Redistribute(make([]layout.Placement, len(c.param.Placements()))...)
+		whole := toward[c.i].Redistribute(make([]layout.Placement, len(c.param.Placements()))...)
 		if c.local.Numel() > 0 {
 			x := orthogonal(whole.Local(), o.Iterations)
 			whole = whole.Mesh().Wrap("Muon", x, nil, false, c.param.Shape(), whole.Placements()...)
 		}
-		toward[i] = whole.Redistribute(c.param.Placements()...)
+		toward[c.i] = whole.Redistribute(c.param.Placements()...)
 		rows, columns := float64(c.param.Dim(0)), float64(c.param.Dim(1))
 		rate := lr * math.Sqrt(max(1, rows/columns))
 		if o.MatchAdamW {

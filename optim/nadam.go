@@ -85,10 +85,10 @@ func (n *NAdam) product(i, step int) float64 {
 // Step makes one step; see Optimizer.
 func (n *NAdam) Step(grads []dtensor.Grad, lr float64) error {
 	o := n.config
-	return n.step(grads, lr, true, func(i, step int, c change) {
-		now, next, all := o.momentum(step), o.momentum(step+1), n.product(i, step)
+	return n.step(grads, lr, true, func(c change) {
+		now, next, all := o.momentum(c.step), o.momentum(c.step+1), n.product(c.i, c.step)
 		ofGrad, ofMean := (1-now)/(1-all), next/(1-all*next)
-		bias := 1 - math.Pow(o.Beta2, float64(step))
+		bias := 1 - math.Pow(o.Beta2, float64(c.step))
 		c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 			g = withDecay(p, g, lr, o.WeightDecay, o.Decoupled)
 			m, v := s[0], s[1]

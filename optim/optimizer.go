@@ -76,14 +76,13 @@ type change struct {
 	done    func()          // called after the step
 }
 
-// step calls update for each parameter that has a gradient, with the number of its
-// step, counted from 1, in a scope of its own. everyRow says that update also changes
-// the rows that a sparse gradient does not have.
-func (b *base) step(grads []dtensor.Grad, lr float64, everyRow bool, update func(i, step int, c change)) error {
+// step calls update for each parameter that has a gradient, in a scope of its own. everyRow
+// says that update also changes the rows that a sparse gradient does not have.
+func (b *base) step(grads []dtensor.Grad, lr float64, everyRow bool, update func(c change)) error {
 	return b.run(grads, lr, everyRow, func(begin func(i int) (c change, ok bool)) {
 		for i := range b.params {
 			if c, ok := begin(i); ok {
-				update(i, c.step, c)
+				update(c)
 				c.done()
 			}
 		}

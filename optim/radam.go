@@ -67,9 +67,9 @@ func (c *RAdamConfig) rectified(step int) (r float64, ok bool) {
 // Step makes one step; see Optimizer.
 func (r *RAdam) Step(grads []dtensor.Grad, lr float64) error {
 	o := r.config
-	return r.step(grads, lr, true, func(_, step int, c change) {
-		rate := lr / (1 - math.Pow(o.Beta1, float64(step)))
-		factor, adaptive := o.rectified(step)
+	return r.step(grads, lr, true, func(c change) {
+		rate := lr / (1 - math.Pow(o.Beta1, float64(c.step)))
+		factor, adaptive := o.rectified(c.step)
 		c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 			g = withDecay(p, g, lr, o.WeightDecay, o.Decoupled)
 			m, v := s[0], s[1]

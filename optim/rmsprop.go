@@ -70,7 +70,7 @@ func (r *RMSprop) Step(grads []dtensor.Grad, lr float64) error {
 			state = append(state, s)
 		}
 	}
-	return r.step(grads, lr, true, func(_, _ int, c change) {
+	return r.step(grads, lr, true, func(c change) {
 		c.apply(func(p, g *tensor.Tensor, s []*tensor.Tensor) {
 			g = decayed(g, p, o.WeightDecay)
 			v := s[0]

@@ -74,8 +74,8 @@ func (a *RowAdagrad) State() iter.Seq2[string, *dtensor.Tensor] {
 // Step makes one step; see Optimizer.
 func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adagrad{LR: lr, Eps: a.eps}
-	return a.step(grads, lr, false, func(i, _ int, c change) {
-		table, sums, rows := asTable(c.local), a.sums[i].Local(), c.rows
+	return a.step(grads, lr, false, func(c change) {
+		table, sums, rows := asTable(c.local), a.sums[c.i].Local(), c.rows
 		if c.dense != nil {
 			rows = tensor.Rows{Index: tensor.Arange(table.Device(), tensor.Int64, 0, table.Dim(0)), Values: asTable(c.dense)}
 		}

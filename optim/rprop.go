@@ -61,7 +61,7 @@ func (r *Rprop) State() iter.Seq2[string, *dtensor.Tensor] {
 // Step makes one step; see Optimizer.
 func (r *Rprop) Step(grads []dtensor.Grad, lr float64) error {
 	o := r.config
-	return r.step(grads, lr, true, func(_, _ int, c change) {
+	return r.step(grads, lr, true, func(c change) {
 		if lr == 0 {
 			return
 		}

@@ -61,16 +61,16 @@ func (s *SGD) State() iter.Seq2[string, *dtensor.Tensor] {
 func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
 	c := s.config
 	o := tensor.SGD{LR: lr, Momentum: c.Momentum, Dampening: c.Dampening, WeightDecay: c.WeightDecay, Nesterov: c.Nesterov}
-	return s.step(grads, lr, c.Momentum != 0 || c.WeightDecay != 0, func(i, step int, c change) {
-		first := step == 1
+	return s.step(grads, lr, c.Momentum != 0 || c.WeightDecay != 0, func(c change) {
+		first := c.step == 1
 		switch {
 		case c.dense != nil:
-			o.Step(c.local, c.dense, s.moment(i), first)
+			o.Step(c.local, c.dense, s.moment(c.i), first)
 		case o.Momentum == 0 && o.WeightDecay == 0:
 			o.StepRows(c.local, c.rows)
 		default:
 			if dense := denseOf(c.local, c.rows); dense != nil {
-				o.Step(c.local, dense, s.moment(i), first)
+				o.Step(c.local, dense, s.moment(c.i), first)
 				dense.Free()
 				return
 			}
@@ -78,7 +78,7 @@ func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
 			if first {
 				o.Dampening = 0
 			}
-			dtype.Pick(c.local.DType(), sgdEveryRow[float32], sgdEveryRow[float64])(c.local, s.moment(i), o, c.rows)
+			dtype.Pick(c.local.DType(), sgdEveryRow[float32], sgdEveryRow[float64])(c.local, s.moment(c.i), o, c.rows)
 		}
 	})
 }

@@ -48,15 +48,15 @@ func (a *SparseAdam) State() iter.Seq2[string, *dtensor.Tensor] {
 // Step makes one step; see Optimizer.
 func (a *SparseAdam) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps}
-	return a.step(grads, lr, false, func(i, step int, c change) {
+	return a.step(grads, lr, false, func(c change) {
 		// Adam has √v/√(1-Beta2ᵗ) + Eps where SparseAdam has (√v + Eps)/√(1-Beta2ᵗ).
 		o := o
-		o.Eps /= math.Sqrt(1 - math.Pow(o.Beta2, float64(step)))
-		m, v := a.m[i].Local(), a.v[i].Local()
+		o.Eps /= math.Sqrt(1 - math.Pow(o.Beta2, float64(c.step)))
+		m, v := a.m[c.i].Local(), a.v[c.i].Local()
 		if c.dense != nil {
-			o.Step(c.local, c.dense, m, v, step)
+			o.Step(c.local, c.dense, m, v, c.step)
 		} else {
-			o.StepRows(c.local, c.rows, m, v, step)
+			o.StepRows(c.local, c.rows, m, v, c.step)
 		}
 	})
 }
