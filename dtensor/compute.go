@@ -14,13 +14,17 @@ func (m *Mesh) empty(s *spec, dt tensor.DType) *Tensor {
 	return wrap(s, tensor.New(m.eng.dev, dt, s.local...))
 }
 
+// part is a result of a layout and a type, of which f computes this rank's shard if it is in the mesh.
+func (m *Mesh) part(s *spec, dt tensor.DType, f func() *tensor.Tensor) *Tensor {
+	if m.outside() {
+		return m.empty(s, dt)
+	}
+	return wrap(s, f())
+}
+
 // constant returns the tensor that every rank holds as a whole.
 func (m *Mesh) constant(op string, whole *tensor.Tensor) *Tensor {
-	s := m.shapeSpec(op, whole.Shape())
-	if m.outside() {
-		return m.empty(s, whole.DType())
-	}
-	return wrap(s, whole)
+	return m.part(m.shapeSpec(op, whole.Shape()), whole.DType(), func() *tensor.Tensor { return whole })
 }
 
 // outside reports whether this rank holds no part of the mesh: operators then

@@ -174,12 +174,7 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		in[i] = t.to(r.in[i], "Cat")
 		locals[i] = in[i].local
 	}
-	out := &Tensor{spec: r.out[0]}
-	if m.outside() {
-		out.local = m.empty(r.out[0], ts[0].DType()).local
-	} else {
-		out.local = tensor.Cat(dim, locals...)
-	}
+	out := m.part(r.out[0], ts[0].DType(), func() *tensor.Tensor { return tensor.Cat(dim, locals...) })
 	if Tracked(ts...) {
 		out.recordTwice("Cat", func(gy *Tensor) {
 			start := 0

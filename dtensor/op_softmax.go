@@ -123,10 +123,7 @@ func (x *Tensor) rowwise(op string, dim int, f func(x *tensor.Tensor, dim int) *
 	key.attr[0] = dim
 	r := m.rule(key, func() (*layout.Rule, error) { return layout.Rowwise(op, []int{dim}, x.spec.shape) }, x)
 	in := x.to(r.in[0], op)
-	if m.outside() {
-		return m.empty(r.out[0], x.DType())
-	}
-	out := wrap(r.out[0], f(in.local, dim))
+	out := m.part(r.out[0], x.DType(), func() *tensor.Tensor { return f(in.local, dim) })
 	out.made(op, in)
 	return out
 }
@@ -138,8 +135,5 @@ func (x *Tensor) rowwise2(op string, dim int, y *Tensor, f func(x, y *tensor.Ten
 	key.attr[0] = dim
 	r := m.rule(key, func() (*layout.Rule, error) { return layout.Rowwise(op, []int{dim}, x.spec.shape, y.spec.shape) }, x, y)
 	a, b := x.to(r.in[0], op), y.to(r.in[1], op)
-	if m.outside() {
-		return m.empty(r.out[0], x.DType())
-	}
-	return wrap(r.out[0], f(a.local, b.local, dim))
+	return m.part(r.out[0], x.DType(), func() *tensor.Tensor { return f(a.local, b.local, dim) })
 }

@@ -348,10 +348,7 @@ func (a *Tensor) Compare(op kernel.CompareOp, b *Tensor) *Tensor {
 	name := op.String()
 	r := m.rule(keyOf(name, a, b), func() (*layout.Rule, error) { return pointwise(name, layout.Opaque, a, b) }, a, b)
 	x, y := a.to(r.in[0], name), b.to(r.in[1], name)
-	if m.outside() {
-		return m.empty(r.out[0], tensor.Bool)
-	}
-	return wrap(r.out[0], tensor.Compare(op, x.local, y.local))
+	return m.part(r.out[0], tensor.Bool, func() *tensor.Tensor { return tensor.Compare(op, x.local, y.local) })
 }
 
 // CompareScalar returns a Bool tensor of op over the elements of x and v:
@@ -379,12 +376,7 @@ func (t *Tensor) Where(a, b *Tensor) *Tensor {
 	}
 	r := m.rule(keyOf("Where", t, a, b), func() (*layout.Rule, error) { return pointwise("Where", layout.Opaque, t, a, b) }, t, a, b)
 	c, x, y := t.to(r.in[0], "Where"), a.to(r.in[1], "Where"), b.to(r.in[2], "Where")
-	out := &Tensor{spec: r.out[0]}
-	if m.outside() {
-		out.local = m.empty(r.out[0], a.DType()).local
-	} else {
-		out.local = tensor.Where(c.local, x.local, y.local)
-	}
+	out := m.part(r.out[0], a.DType(), func() *tensor.Tensor { return tensor.Where(c.local, x.local, y.local) })
 	if Tracked(a, b) {
 		out.recordTwice("Where", func(gy *Tensor) {
 			if x.takes() {

@@ -241,6 +241,25 @@ func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) 
 	return errors.Join(k.store.Save(ctx, steps, &k.state), k.store.Wait())
 }
 
+// stop saves what so many steps have made of a run that the job ends; more says that this attempt has made some of them.
+func (k *keeper) stop(ctx context.Context, steps int, more bool, say func(string, ...any)) error {
+	if k == nil {
+		return nil
+	}
+	if err := k.last(ctx, steps, say); err != nil {
+		return err
+	}
+	if k.snapshots != nil && more {
+		if err := k.snapshot(ctx, steps); err != nil { // the job may go on with another number of ranks
+			return err
+		}
+	}
+	if k.store != nil {
+		say("stopped after %d steps; %s goes on from %s", steps, k.run.Keep.word("-resume", "Resume"), k.run.Keep.Dir)
+	}
+	return nil
+}
+
 // snapshotShare is the share of the time that snapshots take at most.
 const snapshotShare = 0.01
 

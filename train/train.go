@@ -160,14 +160,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	for n := first; ; n++ {
 		r.Elapsed = before + time.Since(start)
 		if runtime.Stopping(ctx, world) {
-			err := k.last(ctx, n, say)
-			if k != nil && k.snapshots != nil && n > first && err == nil {
-				err = k.snapshot(ctx, n) // the job may go on with another number of ranks
-			}
-			if k != nil && k.store != nil && err == nil {
-				say("stopped after %d steps; %s goes on from %s", n, r.Keep.word("-resume", "Resume"), r.Keep.Dir)
-			}
-			return cmp.Or(err, ctx.Err())
+			return cmp.Or(k.stop(ctx, n, n > first, say), ctx.Err())
 		}
 		share, due, keep, err := r.share(ctx, world, n, w.due(), k.due(n))
 		if err != nil {
@@ -258,8 +251,7 @@ func (r *Run) withoutEnd() (undo func()) {
 }
 
 // share returns how much of the run is over, and whether replicas are to be compared and a
-// snapshot to be taken, as rank 0
-// sees it: clocks differ.
+// snapshot to be taken, as rank 0 sees it: clocks differ.
 func (r *Run) share(ctx context.Context, world *comm.Comm, step int, due, snapshot bool) (share float64, check, keep bool,
 	err error) {
 	word := make([]float64, 3)
