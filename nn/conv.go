@@ -38,7 +38,7 @@ type Conv struct {
 	Weight  *dtensor.Tensor // [Out, In/Groups, K], [Out, In/Groups, K, K] or [Out, In/Groups, K, K, K]
 	Bias    *dtensor.Tensor // [Out]; nil: none
 	config  ConvConfig
-	windows slidings
+	windows windows
 }
 
 // NewConv1d makes a Conv of signals [B, In, T], with weights of standard deviation
@@ -62,23 +62,23 @@ func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
 }
 
 // filled returns c with its defaults, and its windows. It throws for numbers that make no convolution.
-func (c ConvConfig) filled(op string, dims int) (ConvConfig, slidings) {
+func (c ConvConfig) filled(op string, dims int) (ConvConfig, windows) {
 	c.Groups = cmp.Or(c.Groups, 1)
 	if min(c.In, c.Out, c.Groups) < 1 || c.In%c.Groups != 0 || c.Out%c.Groups != 0 {
 		fault.Throw(fmt.Errorf("nn: %s: %+v: In, Out and Groups have to be positive, and channels multiples of Groups", op, c))
 	}
-	var ws slidings
+	var ws windows
 	for _, w := range windowsOf(op, Window{c.Kernel, c.Stride, c.Padding, c.Dilation}, c.Each, dims) {
-		ws = append(ws, w.sliding(op))
+		ws = append(ws, w.filled(op))
 	}
 	return c, ws
 }
 
 // params makes the weight, [first, second, K, …], and the bias, nil for none.
-func (c ConvConfig) params(init *Init, ws slidings, first, second int) (weight, bias *dtensor.Tensor) {
+func (c ConvConfig) params(init *Init, ws windows, first, second int) (weight, bias *dtensor.Tensor) {
 	shape := []int{first, second}
 	for _, w := range ws {
-		shape = append(shape, w.kernel)
+		shape = append(shape, w.Kernel)
 	}
 	weight = init.Normal(1/math.Sqrt(float64(c.In/c.Groups*ws.elements())), shape, "", layout.Replicate())
 	if c.Bias {

@@ -16,7 +16,7 @@ type ConvTranspose struct {
 	Weight  *dtensor.Tensor // [In, Out/Groups, K], [In, Out/Groups, K, K] or [In, Out/Groups, K, K, K]
 	Bias    *dtensor.Tensor // [Out]; nil: none
 	config  ConvConfig
-	windows slidings
+	windows windows
 }
 
 // NewConvTranspose1d makes a ConvTranspose of signals [B, In, T], with weights of standard
@@ -45,9 +45,9 @@ func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTransp
 			"OutputPadding beside", op, c.EachOutputPadding, c.OutputPadding, dims))
 	}
 	for d, w := range ws {
-		if more := c.EachOutputPadding[d]; more < 0 || more >= max(w.stride, w.dilation) {
+		if more := c.EachOutputPadding[d]; more < 0 || more >= max(w.Stride, w.Dilation) {
 			fault.Throw(fmt.Errorf("nn: %s: OutputPadding is %d; give one that is not negative, and below Stride %d or Dilation %d",
-				op, more, w.stride, w.dilation))
+				op, more, w.Stride, w.Dilation))
 		}
 	}
 	weight, bias := c.params(init, ws, c.In, c.Out/c.Groups)
@@ -67,7 +67,7 @@ func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	sizes := make([]int, dims)
 	for d, n := range windows {
 		w := v.windows[d]
-		sizes[d] = (n-1)*w.stride - 2*w.padding + w.dilation*(w.kernel-1) + 1 + c.EachOutputPadding[d]
+		sizes[d] = (n-1)*w.Stride - 2*w.Padding + w.Dilation*(w.Kernel-1) + 1 + c.EachOutputPadding[d]
 		if n < 1 || sizes[d] < 1 {
 			fault.Throw(fmt.Errorf("nn: ConvTranspose%dd.Forward: nothing is left of %v; give it more positions, or less Padding", dims, x.Layout()))
 		}

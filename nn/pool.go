@@ -24,7 +24,7 @@ type PoolConfig struct {
 // MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d and AvgPool3d compute it. Batches and channels may be sharded, S(0) and S(1).
 // It makes the windows first, which take K/Stride, (K/Stride)² or (K/Stride)³ times the memory of x.
 type Pool struct {
-	windows slidings
+	windows windows
 	mean    bool
 }
 
@@ -56,7 +56,7 @@ func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 		if w.Padding > w.Kernel/2 {
 			fault.Throw(fmt.Errorf("nn: %s: %+v: Padding has to be from 0 to half of Kernel", op, w))
 		}
-		p.windows = append(p.windows, w.sliding(op))
+		p.windows = append(p.windows, w.filled(op))
 	}
 	return p
 }
@@ -88,4 +88,4 @@ func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists nothing.
-func (p *Pool) Params() Params { return func(func(string, *dtensor.Tensor) bool) {} }
+func (p *Pool) Params() Params { return Func(nil).Params() }

@@ -17,8 +17,7 @@
 // The state of a parameter has the parameter's layout, so a step computes on this rank's
 // shards and communicates nothing. The exceptions are RowAdagrad on a table whose columns
 // are sharded, LAMB and Adafactor, which need norms of whole parameters, and Muon, which needs
-// whole matrices. Ranks that
-// hold replicas of a parameter make the same step on the same bits.
+// whole matrices. Ranks that hold replicas of a parameter make the same step on the same bits.
 //
 // A 0 in a configuration stands for what its field says, such as 0.9. For a Beta1 of 0, as GANs are trained with, give
 // a number that is lost beside 1, such as 1e-30.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mpi"
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
 // foreign returns the job that a launcher other than gorun, mpirun or srun for
@@ -46,7 +46,7 @@ func (r *rank) joinMPI() error {
 	if b.Size() != r.job.Size || b.Rank() != r.job.Rank {
 		return fmt.Errorf("runtime: %s started rank %d of %d, but to %s it is rank %d of %d: the library belongs to another launcher; "+
 			"name the right one with GORUN_MPI_LIB",
-			r.launch.Launcher, r.job.Rank, r.job.Size, firstLine(b.Library()), b.Rank(), b.Size())
+			r.launch.Launcher, r.job.Rank, r.job.Size, phrase.FirstLine(b.Library()), b.Rank(), b.Size())
 	}
 	r.mpi = b
 	r.world = comm.NewWorld(b)
@@ -120,11 +120,6 @@ func lastKind(me int, cause error) job.WordKind {
 		return job.Dragged
 	}
 	return job.Ended
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }
 
 // decode returns the job of this process: gorun's, else another launcher's, else

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/testenv"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
 // eachMPI runs test over each MPI library whose launcher gorun finds, and under the race detector over one: ranks do
@@ -20,7 +21,7 @@ func eachMPI(t *testing.T, test func(t *testing.T, via string)) {
 		t.Run(via, func(t *testing.T) {
 			t.Parallel()
 			if said, err := exec.Command("gorun", "--via", via, "--dry-run", "-np", "1", "true").CombinedOutput(); err != nil {
-				testenv.Missing(t, errors.New(firstLine(string(said))))
+				testenv.Missing(t, errors.New(phrase.FirstLine(string(said))))
 			}
 			test(t, via)
 		})

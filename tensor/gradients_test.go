@@ -23,8 +23,7 @@ func AmaxGrad(dy, x, y *Tensor, dims []int, keepdim bool) *Tensor {
 
 // BinaryGrad returns the gradients of Binary(op, a, b), in the shapes of a and b.
 // Where Maximum and Minimum have equal arguments each gets half, where one is NaN
-// each gets all. wantA and wantB
-// say which are wanted; the other is nil.
+// each gets all. wantA and wantB say which are wanted; the other is nil.
 func BinaryGrad(op kernel.BinaryOp, dy, a, b *Tensor, wantA, wantB bool) (da, db *Tensor) {
 	wantFloat(op.String()+"Grad", dy)
 	if dy.dtype.Narrow() {

@@ -5,10 +5,9 @@
 //	gorun -np 4 ./examples/gpt2 -model DIR -train notes.txt -steps 100 -dp 2 -sequence -out NEW
 //
 // DIR has config.json, tokenizer.json (or vocab.json and merges.txt), and model.safetensors
-// or several files with an index. Each rank
-// reads what its shards need: attention heads, hidden features and the vocabulary are
-// divided over the axis "tp", a batch over "dp". NEW gets the trained model in the same
-// layout. Without a tokenizer texts are token ids, separated by commas or white space.
+// or several files with an index. Each rank reads what its shards need: attention heads,
+// hidden features and the vocabulary are divided over the axis "tp", a batch over "dp". NEW
+// gets the trained model in the same layout. Without a tokenizer texts are token ids, separated by commas or white space.
 package main
 
 import (

@@ -35,9 +35,9 @@
 //
 // The assembly is written by a program, internal/simd/asm, a module of its own
 // so that nobody who uses gorun needs the generator. A kernel is defined there once,
-// for every instruction set. Assembly is called on
-// pieces of at most 16 Ki elements and the loop over the pieces stays in Go: a
-// goroutine inside assembly cannot be stopped for the garbage collector.
+// for every instruction set. Assembly is called on pieces of at most 16 Ki elements
+// and the loop over the pieces stays in Go: a goroutine inside assembly cannot be
+// stopped for the garbage collector.
 //
 //go:generate go -C asm run .
 package simd

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -9,21 +10,34 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
-// A sliding window covers kernel elements of a dimension, dilation apart, and moves by stride. The dimension has
-// padding elements more on each side.
-type sliding struct{ kernel, stride, padding, dilation int }
+// A Window is what slides over each dimension of positions in an Unfold, or over one of a Conv or Pool. Kernel is needed.
+type Window struct {
+	Kernel   int // K: the size along each dimension
+	Stride   int // how far it moves; 0: 1, of a Pool Kernel
+	Padding  int // zeros on each side of each dimension
+	Dilation int // how far apart its elements are; 0: 1
+}
 
-// windows returns how many windows a dimension of size elements has; 0 if it is smaller than one.
-func (w sliding) windows(size int) int {
-	beyond := size + 2*w.padding - w.dilation*(w.kernel-1) - 1
+// filled returns w with its defaults. It throws for numbers that make no window.
+func (w Window) filled(op string) Window {
+	w.Stride, w.Dilation = cmp.Or(w.Stride, 1), cmp.Or(w.Dilation, 1)
+	if min(w.Kernel, w.Stride, w.Dilation) < 1 || w.Padding < 0 {
+		fault.Throw(fmt.Errorf("nn: %s: %+v: Kernel, Stride and Dilation have to be positive, and Padding not negative", op, w))
+	}
+	return w
+}
+
+// count returns how many windows a dimension of size elements has; 0 if it is smaller than one.
+func (w Window) count(size int) int {
+	beyond := size + 2*w.Padding - w.Dilation*(w.Kernel-1) - 1
 	if beyond < 0 {
 		return 0
 	}
-	return beyond/w.stride + 1
+	return beyond/w.Stride + 1
 }
 
-// slidings has the sliding window of each dimension of positions.
-type slidings []sliding
+// windows has the window of each dimension of positions, with its defaults.
+type windows []Window
 
 // windowsOf returns w for each of dims dimensions of positions, or each, which is in place of it.
 func windowsOf(op string, w Window, each []Window, dims int) []Window {
@@ -38,20 +52,20 @@ func windowsOf(op string, w Window, each []Window, dims int) []Window {
 }
 
 // elements returns how many elements a window has.
-func (ws slidings) elements() int {
+func (ws windows) elements() int {
 	n := 1
 	for _, w := range ws {
-		n *= w.kernel
+		n *= w.Kernel
 	}
 	return n
 }
 
 // patches turns the positions of x, all dimensions from 2 on, into windows. The elements beyond x are fill. x [B, C, T] becomes
 // [B, C, K, T'], x [B, C, H, W] becomes [B, C, K·K, H', W'], and so on; ok is false if x is smaller than a window.
-func (ws slidings) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok bool) {
+func (ws windows) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok bool) {
 	var sizes []int
 	for d, w := range ws {
-		n := w.windows(x.Dim(2 + 2*d))
+		n := w.count(x.Dim(2 + 2*d))
 		if n == 0 {
 			return nil, false
 		}
@@ -73,39 +87,39 @@ func elementsFirst(dims int) []int {
 }
 
 // cut turns dimension dim of x into two: the element of the window, and which of size windows it is.
-func (w sliding) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Tensor {
-	if w.padding > 0 {
-		x = x.Pad(dim, w.padding, w.padding, fill)
+func (w Window) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Tensor {
+	if w.Padding > 0 {
+		x = x.Pad(dim, w.Padding, w.Padding, fill)
 	}
-	shape := slices.Concat(x.Shape()[:dim], []int{w.kernel, size}, x.Shape()[dim+1:])
+	shape := slices.Concat(x.Shape()[:dim], []int{w.Kernel, size}, x.Shape()[dim+1:])
 	return x.IndexSelect(dim, w.positions(x.Mesh(), size)).Reshape(shape...)
 }
 
 // unpatch is the transpose of patches: it adds up the elements of windows where they were, in dimensions that become as sizes say.
 // x [B, C, K, T'] becomes [B, C, T], x [B, C, K·K, H', W'] becomes [B, C, H, W], and so on.
-func (ws slidings) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
-	windows, shape, order := x.Shape()[3:], x.Shape()[:2], make([]int, 2+2*len(ws))
+func (ws windows) unpatch(x *dtensor.Tensor, sizes []int) *dtensor.Tensor {
+	counts, shape, order := x.Shape()[3:], x.Shape()[:2], make([]int, 2+2*len(ws))
 	for _, w := range ws {
-		shape = append(shape, w.kernel)
+		shape = append(shape, w.Kernel)
 	}
-	shape = append(shape, windows...)
+	shape = append(shape, counts...)
 	for to, from := range elementsFirst(len(ws)) { // [B, C, K, K, H', W'] → [B, C, K, H', K, W']
 		order[from] = to
 	}
 	x = x.Reshape(shape...).Permute(order...)
 	for d, w := range ws {
-		x = w.join(x, 2+d, windows[d], sizes[d])
+		x = w.join(x, 2+d, counts[d], sizes[d])
 	}
 	return x
 }
 
 // join is the transpose of cut: dimensions dim and dim+1 become one of a size.
-func (w sliding) join(x *dtensor.Tensor, dim, windows, size int) *dtensor.Tensor {
+func (w Window) join(x *dtensor.Tensor, dim, count, size int) *dtensor.Tensor {
 	mesh, shape := x.Mesh(), x.Shape()
-	covered := max((windows-1)*w.stride+w.dilation*(w.kernel-1)+1, w.padding+size)
+	covered := max((count-1)*w.Stride+w.Dilation*(w.Kernel-1)+1, w.Padding+size)
 	sum := dtensor.Zeros(mesh, x.DType(), slices.Concat(shape[:dim], []int{covered}, shape[dim+2:]), batchOf(x)...)
-	x = x.Reshape(slices.Concat(shape[:dim], []int{w.kernel * windows}, shape[dim+2:])...)
-	return sum.IndexAdd(dim, w.positions(mesh, windows), x).Narrow(dim, w.padding, size)
+	x = x.Reshape(slices.Concat(shape[:dim], []int{w.Kernel * count}, shape[dim+2:])...)
+	return sum.IndexAdd(dim, w.positions(mesh, count), x).Narrow(dim, w.Padding, size)
 }
 
 // batchOf returns the placements that divide dimension 0 as x does, and no other.
@@ -120,11 +134,11 @@ func batchOf(x *dtensor.Tensor) []layout.Placement {
 }
 
 // positions lists where the elements of size windows are: first those of all windows' first elements. It is replicated.
-func (w sliding) positions(mesh *dtensor.Mesh, size int) *dtensor.Tensor {
-	index := make([]int64, 0, w.kernel*size)
-	for k := range w.kernel {
+func (w Window) positions(mesh *dtensor.Mesh, size int) *dtensor.Tensor {
+	index := make([]int64, 0, w.Kernel*size)
+	for k := range w.Kernel {
 		for i := range size {
-			index = append(index, int64(i*w.stride+k*w.dilation))
+			index = append(index, int64(i*w.Stride+k*w.Dilation))
 		}
 	}
 	return everywhere(mesh, index)
