@@ -319,23 +319,23 @@ func MatMulGrad(dy, a, b *Tensor, transA, transB, wantA, wantB bool) (da, db *Te
 		throwShape("MatMulGrad", "the product of %v and %v is %v, its gradient %v", a.brief(), b.brief(), m.squeezedShape(), dy.brief())
 	}
 	dy = dy.Reshape(m.shape()...)
-	if m.b.NDim() == 2 && !m.transA && m.k > 0 && m.n > 0 {
+	if m.b.NDim() == 2 && !m.TransA && m.K > 0 && m.N > 0 {
 		// The rows of the whole batch are those of one product; so are its gradients.
-		m.a, dy = m.a.Reshape(m.a.numel/m.k, m.k), dy.Reshape(dy.numel/m.n, m.n)
+		m.a, dy = m.a.Reshape(m.a.numel/m.K, m.K), dy.Reshape(dy.numel/m.N, m.N)
 	}
 	if wantA {
-		if m.transA {
-			da = MatMul(m.b, dy, m.transB, true)
+		if m.TransA {
+			da = MatMul(m.b, dy, m.TransB, true)
 		} else {
-			da = MatMul(dy, m.b, false, !m.transB)
+			da = MatMul(dy, m.b, false, !m.TransB)
 		}
 		da = SumTo(da, m.a.Shape()...).Reshape(a.Shape()...)
 	}
 	if wantB {
-		if m.transB {
-			db = MatMul(dy, m.a, true, m.transA)
+		if m.TransB {
+			db = MatMul(dy, m.a, true, m.TransA)
 		} else {
-			db = MatMul(m.a, dy, !m.transA, false)
+			db = MatMul(m.a, dy, !m.TransA, false)
 		}
 		db = SumTo(db, m.b.Shape()...).Reshape(b.Shape()...)
 	}

@@ -19,7 +19,7 @@ func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 	const op = "MatMul"
 	m := matmulOf(op, a, b, transA, transB)
 	c := alloc(op, a.dev, a.dtype, m.shape())
-	m.run(c, false)
+	m.run(c)
 	return m.squeeze(c)
 }
 
@@ -30,7 +30,7 @@ func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	const op = "MatMulTo"
 	m := matmulOf(op, a, b, transA, transB)
-	if m.wide = a.dtype.Narrow() && dst.dtype == Float32; m.wide {
+	if m.Wide = a.dtype.Narrow() && dst.dtype == Float32; m.Wide {
 		wantSameDevice(op, dst, a)
 	} else {
 		wantSameType(op, dst, a)
@@ -41,47 +41,46 @@ func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	if dst.numel > 0 && (dst.addr == a.addr || dst.addr == b.addr) {
 		throwUse(op, "the destination %v is an argument too", dst.brief())
 	}
-	m.run(dst, accumulate)
+	m.Accumulate = accumulate
+	m.run(dst)
 }
 
 // A matmul is a checked product.
 type matmul struct {
-	a, b           *Tensor // at least 2-D
-	transA, transB bool
-	rowA, colB     bool // a or b was 1-D
-	wide           bool // a and b are of a narrow type, the result is float32
-	m, n, k        int
-	batch          [kernel.MaxDims]int // broadcast sizes before the last two dimensions
-	nbatch         int
+	kernel.Gemm                     // of one of the batch
+	a, b        *Tensor             // at least 2-D
+	rowA, colB  bool                // a or b was 1-D
+	batch       [kernel.MaxDims]int // broadcast sizes before the last two dimensions
+	nbatch      int
 }
 
 // matmulOf checks the arguments of a product.
 func matmulOf(op string, a, b *Tensor, transA, transB bool) (m matmul) {
 	wantFloat(op, a)
 	wantSameType(op, a, b)
-	m = matmul{a: a, b: b, transA: transA, transB: transB}
+	m = matmul{Gemm: kernel.Gemm{TransA: transA, TransB: transB}, a: a, b: b}
 	if a.ndim == 0 || b.ndim == 0 {
 		throwShape(op, "%v and %v: want at least one dimension each; use Mul for a scalar", a.brief(), b.brief())
 	}
 	if a.ndim == 1 {
-		m.a, m.transA, m.rowA = a.Reshape(1, a.numel), false, true
+		m.a, m.TransA, m.rowA = a.Reshape(1, a.numel), false, true
 	}
 	if b.ndim == 1 {
-		m.b, m.transB, m.colB = b.Reshape(b.numel, 1), false, true
+		m.b, m.TransB, m.colB = b.Reshape(b.numel, 1), false, true
 	}
 	da, db := m.a.NDim(), m.b.NDim()
 	rows, ka := m.a.dims[da-2], m.a.dims[da-1]
 	kb, cols := m.b.dims[db-2], m.b.dims[db-1]
-	if m.transA {
+	if m.TransA {
 		rows, ka = ka, rows
 	}
-	if m.transB {
+	if m.TransB {
 		kb, cols = cols, kb
 	}
 	if ka != kb {
-		throwShape(op, "a %v%s and b %v%s: inner sizes %d and %d differ", a.brief(), primed(m.transA), b.brief(), primed(m.transB), ka, kb)
+		throwShape(op, "a %v%s and b %v%s: inner sizes %d and %d differ", a.brief(), primed(m.TransA), b.brief(), primed(m.TransB), ka, kb)
 	}
-	m.m, m.n, m.k = rows, cols, ka
+	m.M, m.N, m.K = rows, cols, ka
 	var differ string
 	if m.batch, m.nbatch, differ = broadcastSizes(m.a.dims[:da-2], m.b.dims[:db-2]); differ != "" {
 		throwShape(op, "a %v and b %v: batch %s", a.brief(), b.brief(), differ)
@@ -99,17 +98,17 @@ func primed(trans bool) string {
 // shape returns [..., M, N].
 func (m *matmul) shape() []int {
 	s := append(make([]int, 0, kernel.MaxDims), m.batch[:m.nbatch]...)
-	return append(s, m.m, m.n)
+	return append(s, m.M, m.N)
 }
 
 // squeezedShape is shape without the dimensions that a 1-D argument did not have.
 func (m *matmul) squeezedShape() []int {
 	s := append(make([]int, 0, kernel.MaxDims), m.batch[:m.nbatch]...)
 	if !m.rowA {
-		s = append(s, m.m)
+		s = append(s, m.M)
 	}
 	if !m.colB {
-		s = append(s, m.n)
+		s = append(s, m.N)
 	}
 	return s
 }
@@ -122,14 +121,13 @@ func (m *matmul) squeeze(c *Tensor) *Tensor {
 }
 
 // run multiplies into c, which has as many elements as shape says.
-func (m *matmul) run(c *Tensor, accumulate bool) {
+func (m *matmul) run(c *Tensor) {
 	const op = "MatMul"
 	a, b, dst := m.a.ptr(op), m.b.ptr(op), c.ptr(op)
-	g := kernel.Gemm{TransA: m.transA, TransB: m.transB, M: m.m, N: m.n, K: m.k, Accumulate: accumulate, Wide: m.wide}
-	l := loopOver(nil)
-	if !m.transA && m.b.NDim() == 2 {
+	g, l := m.Gemm, loopOver(nil)
+	if !m.TransA && m.b.NDim() == 2 {
 		// All matrices of a meet the same b: their rows are those of one tall matrix.
-		g.M = c.numel / max(m.n, 1)
+		g.M = c.numel / max(m.N, 1)
 	} else {
 		l = loopOver(m.batch[:m.nbatch], m.a.dims[:m.a.NDim()-2], m.b.dims[:m.b.NDim()-2])
 	}

@@ -92,7 +92,7 @@ type block struct {
 		size  atomic.Uint32
 		data  [noteBytes]byte
 	}
-	ring [RingCalls]entry
+	ring [RingCalls]Call
 }
 
 // waiting is a wait of a rank that has lasted a while.
@@ -110,10 +110,6 @@ type waiting struct {
 
 	textSize, siteSize atomic.Uint32
 }
-
-// entry is one call of the ring. Only the rank writes it, without atomics: a
-// reader may see a call half overwritten by a later one.
-type entry struct{ comm, seq, what, count uint64 }
 
 // blockStride is the distance between blocks: whole pages.
 const blockStride = (unsafe.Sizeof(block{}) + page - 1) &^ (page - 1)

@@ -2,7 +2,8 @@ package control
 
 import "github.com/gorun-spmd/gorun/internal/release"
 
-// A Call is one collective as the flight recorder keeps it.
+// A Call is one collective as the flight recorder keeps it, in shared memory. Only the rank writes it, without atomics: a
+// reader may see a call half overwritten by a later one.
 type Call struct {
 	Comm  uint64 // the communicator, by the offset of its region
 	Seq   uint64 // the call's number in the communicator, from 1
@@ -15,7 +16,7 @@ type Call struct {
 func (s *Segment) Log(rank int, c Call, bytes int) {
 	b := s.block(rank)
 	n := b.calls.Load()
-	b.ring[n%RingCalls] = entry{c.Comm, c.Seq, c.What, c.Count}
+	b.ring[n%RingCalls] = c
 	b.bytes += int64(bytes)
 	release.Store(&b.calls, n+1)
 }
@@ -27,8 +28,7 @@ func (s *Segment) Last(rank int) []Call {
 	n := b.calls.Load()
 	calls := make([]Call, 0, RingCalls)
 	for i := n - min(n, RingCalls); i != n; i++ {
-		e := b.ring[i%RingCalls]
-		calls = append(calls, Call{e.comm, e.seq, e.what, e.count})
+		calls = append(calls, b.ring[i%RingCalls])
 	}
 	return calls
 }
@@ -40,8 +40,7 @@ func (s *Segment) LastCall(rank int) (c Call, ok bool) {
 	if n == 0 {
 		return Call{}, false
 	}
-	e := b.ring[(n-1)%RingCalls]
-	return Call{e.comm, e.seq, e.what, e.count}, true
+	return b.ring[(n-1)%RingCalls], true
 }
 
 // Calls returns how many calls rank has made, on all communicators. While it
