@@ -18,16 +18,13 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"time"
 
-	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/visualize"
@@ -115,10 +112,6 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	if forecast.Of(world.Internals().Attr) != nil {
 		defer r.withoutEnd()()
 	}
-	step := r.Step
-	if step == nil {
-		step = r.step
-	}
 	k, first, err := r.open(ctx, world, runtime.Attempt(ctx) > 0, say)
 	if err != nil {
 		return err
@@ -156,88 +149,21 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	if r.Params != nil {
 		visualize.Record(r.Params)
 	}
-	start, before, last := time.Now(), r.Elapsed, time.Now()
+	l := &loop{Run: r, world: world, say: say, keeper: k, watcher: w, meter: meter, out: out, flip: flip, first: first, before: r.Elapsed,
+		start: time.Now(), last: time.Now()}
 	for n := first; ; n++ {
-		r.Elapsed = before + time.Since(start)
-		if runtime.Stopping(ctx, world) {
-			return cmp.Or(k.stop(ctx, n, n > first, say), ctx.Err())
+		share, over, err := l.next(ctx, n)
+		if err != nil || over {
+			return err
 		}
-		share, due, keep, err := r.share(ctx, world, n, w.due(), k.due(n))
+		loss, err := l.advance(ctx, n, share)
 		if err != nil {
 			return err
 		}
-		if due {
-			if err := w.check(ctx); err != nil {
-				return fmt.Errorf("%s: before step %d: %w", r.Program, n, err)
-			}
-		}
-		if keep && n > first {
-			if err := k.snapshot(ctx, n); err != nil {
-				return fmt.Errorf("%s: %w", r.Program, err)
-			}
-		}
-		if share >= 1 {
-			break
-		}
-		if err := w.begin(n); err != nil {
-			return fmt.Errorf("%s: %w", r.Program, err)
-		}
-		runtime.SetStep(ctx, n)
-		if r.Params != nil {
-			for _, p := range r.Params {
-				p.Mesh().StartKeys(n) // a run that goes on drops what it would have dropped
-			}
-		}
-		flip(n + 1)
-		l, err := step(ctx, n, share)
-		if err != nil {
-			return err
-		}
-		if err := w.unseal(ctx, n+1); err != nil { // what Step has sealed still
-			if _, changed := errors.AsType[*checkpoint.ChangedError](err); changed {
-				err = fmt.Errorf("%w; or if Step changes it, have it call Run.Lift before: of the State of an optimizer that makes a step, and "+
-					"of the Buffers of layers that train, too", err)
-			}
-			return fmt.Errorf("%s: step %d: %w", r.Program, n+1, err)
-		}
-		if err := w.multiplied(ctx, n+1); err != nil {
-			return fmt.Errorf("%s: step %d: %w", r.Program, n+1, err)
-		}
-		if k != nil && n == first {
-			if err := r.holds(&k.state); err != nil {
-				return err
-			}
-		}
-		if math.IsNaN(l) || math.IsInf(l, 0) {
-			return fmt.Errorf("%s: the loss of step %d is %v; %s", r.Program, n, l, r.Advice)
-		}
-		r.Losses, r.Elapsed = append(r.Losses, l), before+time.Since(start)
-		if err := w.digest(ctx, n+1, l); err != nil {
-			return fmt.Errorf("%s: %w", r.Program, err)
-		}
-		if world.Rank() == 0 {
-			runtime.Metric(ctx, "loss", l)
-			if now := time.Now(); r.PerStep > 0 {
-				runtime.Metric(ctx, r.Unit+"/s", float64(r.PerStep)/now.Sub(last).Seconds())
-				last = now
-			}
-		}
-		if meter != nil {
-			meter.Update(progress.Status{Step: n + 1, Loss: l, Done: (n + 1 - first) * r.PerStep})
-		}
-		if out != nil {
-			if err := out.Write(n+1, metrics.Value{Name: "loss", Value: l}, metrics.Value{Name: "seconds", Value: r.Elapsed.Seconds()}); err != nil {
-				return fmt.Errorf("%s: %w", r.Program, err)
-			}
-		}
-		if r.OnStep != nil {
-			r.OnStep(n+1, l)
-		}
-		if err := k.step(ctx, n+1, say); err != nil {
+		if err := l.made(ctx, n+1, loss); err != nil {
 			return err
 		}
 	}
-	return k.last(ctx, len(r.Losses), say)
 }
 
 // withoutEnd has a run that is made for a forecast go on until the forecast has seen enough, and keep
@@ -248,27 +174,6 @@ func (r *Run) withoutEnd() (undo func()) {
 	return func() {
 		r.Steps, r.Limit, r.Metrics, r.Keep, r.CheckReplicas, r.Out = was.Steps, was.Limit, was.Metrics, was.Keep, was.CheckReplicas, was.Out
 	}
-}
-
-// share returns how much of the run is over, and whether replicas are to be compared and a
-// snapshot to be taken, as rank 0 sees it: clocks differ.
-func (r *Run) share(ctx context.Context, world *comm.Comm, step int, due, snapshot bool) (share float64, check, keep bool,
-	err error) {
-	word := make([]float64, 3)
-	if r.Steps > 0 {
-		word[0] = float64(step) / float64(r.Steps)
-	}
-	if r.Limit > 0 {
-		word[0] = max(word[0], r.Elapsed.Seconds()/r.Limit.Seconds())
-	}
-	if due {
-		word[1] = 1
-	}
-	if snapshot {
-		word[2] = 1
-	}
-	err = comm.Broadcast(ctx, world, word, 0)
-	return word[0], word[1] == 1, word[2] == 1, err
 }
 
 // Say returns a function that prints a line on standard error of rank 0, and nothing on others.
