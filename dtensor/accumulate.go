@@ -73,11 +73,10 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	s.pairs = eng.same && n > 1
 	scope := eng.dev.Open()
 	defer scope.Close()
-	outerCtx, outerTape, outerScope := eng.ctx, eng.tape, eng.scope
+	defer eng.enter()()
 	t := &tape{}
 	eng.ctx, eng.tape, eng.scope = ctx, t, scope
 	defer func() {
-		eng.ctx, eng.tape, eng.scope = outerCtx, outerTape, outerScope
 		t.closed = true
 		for _, p := range params {
 			if p.node != nil && p.node.tape == t {
@@ -111,8 +110,6 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	if last {
 		value = value.Cast(v.DType())
 		value = value.to(value.spec.replicated(), "ValueAndGrad").Detach()
-	}
-	if last {
 		grads = make([]Grad, len(params))
 		if eng.overlap > 0 && !eng.same {
 			t.early = newEarly(params, grads, eng.overlap)

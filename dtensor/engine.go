@@ -15,23 +15,18 @@ import (
 // An engine is what one rank keeps for all its meshes. It hangs on the world
 // communicator, so that four ranks in one process have four.
 type engine struct {
-	dev   tensor.Device
-	ctx   context.Context // of the innermost ValueAndGrad or Try
-	tape  *tape           // records while not nil
-	inner *inner          // the backward pass that is recorded; nil: there is none
-	scope *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
+	within
+	dev tensor.Device
 
 	common *common // what this rank has together with others of this process
 
 	keys  uint64  // how many NextKey has returned
 	noted []Noted // see NoteState; nil before the first StartKeys
-	run   int     // of the function of a Recompute: firstRun, secondRun; 0 outside
 
-	check     bool  // see CheckReplicas
-	detect    bool  // see DetectAnomaly
-	same      bool  // see SameBits
-	overlap   int   // see SetOverlap
-	detecting *node // the node whose gradient is being computed while detect is on, or products or ops is not nil
+	check   bool // see CheckReplicas
+	detect  bool // see DetectAnomaly
+	same    bool // see SameBits
+	overlap int  // see SetOverlap
 
 	products *ProductSample   // of SampleProduct; nil: none
 	ops      *OperatorDigests // of DigestOperators; nil: none
@@ -48,6 +43,22 @@ type engine struct {
 	// of size bytes before it is carried out; packed ones share a collective
 	// with those told of right before and after.
 	observe func(from, to *spec, size int, cause string, packed bool)
+}
+
+// A within is what operators run within.
+type within struct {
+	ctx       context.Context // of the innermost ValueAndGrad or Try
+	tape      *tape           // records while not nil
+	inner     *inner          // the backward pass that is recorded; nil: there is none
+	scope     *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
+	run       int             // of the function of a Recompute: firstRun, secondRun; 0 outside
+	detecting *node           // the node whose gradient is being computed while detect is on, or products or ops is not nil
+}
+
+// enter lets what operators run within be changed until leave is called.
+func (e *engine) enter() (leave func()) {
+	outer := e.within
+	return func() { e.within = outer }
 }
 
 // giveWay lets calls that were started go on, of which one processor carries out none while it computes.
@@ -76,7 +87,7 @@ func engineOf(c *comm.Comm) *engine {
 			}
 			return tensor.Device(tensor.NewCPU(c.Memory()))
 		})
-		e := &engine{dev: dev.(tensor.Device), ctx: context.Background(), common: commonOf(c), started: c.Internals().Started(),
+		e := &engine{dev: dev.(tensor.Device), within: within{ctx: context.Background()}, common: commonOf(c), started: c.Internals().Started(),
 			check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
 			observer: observe.Of(c.Internals().Attr), forecast: forecast.Of(c.Internals().Attr)}
 		e.setSame(os.Getenv(SameBitsVar) == "1")

@@ -104,9 +104,8 @@ func Try(ctx context.Context, mesh *Mesh, f func()) (err error) {
 	eng := mesh.there("Try").eng
 	scope := eng.dev.Open()
 	defer scope.Close()
-	outerCtx, outerScope := eng.ctx, eng.scope
+	defer eng.enter()()
 	eng.ctx, eng.scope = ctx, scope
-	defer func() { eng.ctx, eng.scope = outerCtx, outerScope }()
 	f()
 	return nil
 }

@@ -41,10 +41,9 @@ type flight struct {
 func (r *pipelining) run(ctx context.Context) (loss float64, grads []Grad, err error) {
 	e := r.eng
 	r.scope, r.keys = e.dev.Open(), e.keys
-	outer := *e
+	defer e.enter()()
 	e.ctx, e.scope = ctx, r.scope
 	defer func() {
-		e.ctx, e.tape, e.scope, e.detecting = outer.ctx, outer.tape, outer.scope, outer.detecting
 		e.keys = r.keyAt(len(r.stages), r.parts)
 		r.scope.Close()
 	}()

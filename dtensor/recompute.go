@@ -111,9 +111,8 @@ const (
 func (e *engine) apart(t *tape, run int, f func()) {
 	scope := e.dev.Open()
 	defer scope.Close()
-	outer := *e
+	defer e.enter()()
 	e.tape, e.scope, e.run = t, scope, max(e.run, run)
-	defer func() { e.tape, e.scope, e.run, e.detecting = outer.tape, outer.scope, outer.run, outer.detecting }()
 	f()
 }
 
