@@ -305,7 +305,8 @@ func freeUnless(before, after []*tensor.Tensor) {
 // join returns the attention to two sets of keys, given that to each.
 func join(y1, lse1, y2, lse2 *tensor.Tensor) (y, lse *tensor.Tensor) {
 	top := tensor.Binary(kernel.OpMaximum, lse1, lse2)
-	w1, w2 := tensor.Unary(kernel.OpExp, tensor.Binary(kernel.OpSub, lse1, top)), tensor.Unary(kernel.OpExp, tensor.Binary(kernel.OpSub, lse2, top))
+	w1 := tensor.Unary(kernel.OpExp, tensor.Binary(kernel.OpSub, lse1, top))
+	w2 := tensor.Unary(kernel.OpExp, tensor.Binary(kernel.OpSub, lse2, top))
 	sum := tensor.Add(w1, w2)
 	weighted := func(y, w *tensor.Tensor) *tensor.Tensor {
 		return tensor.Mul(y, tensor.Binary(kernel.OpDiv, w, sum).Reshape(append(slices.Clone(w.Shape()), 1)...))

@@ -107,7 +107,8 @@ func (p probe) tables(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (c
 		local, first := t.weight.Local(), float64(firstRow(t.weight))
 		sums := tensor.Zeros(mesh.Device(), tensor.Float32, local.Dim(0))
 		t.Fuse(func(rows *dtensor.Rows) error {
-			tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(local, tensor.Rows{Index: tensor.AddScalar(rows.Index, -first), Values: rows.Values}, sums, nil)
+			own := tensor.Rows{Index: tensor.AddScalar(rows.Index, -first), Values: rows.Values}
+			tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(local, own, sums, nil)
 			return nil
 		})
 	}

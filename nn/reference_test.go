@@ -198,7 +198,8 @@ func TestConvTransposeAgainstPyTorch(t *testing.T) {
 // What OutputPadding adds stands at the end of a dimension: with less of it in one dimension the result is the same, but shorter.
 func TestOutputPaddingOfEachDimension(t *testing.T) {
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
-		x, config := wave(mesh, 1, []int{2, 2, 3, 4}, batch()...), nn.ConvConfig{In: 2, Out: 3, Kernel: 3, Stride: 3, OutputPadding: 2, Bias: true}
+		x := wave(mesh, 1, []int{2, 2, 3, 4}, batch()...)
+		config := nn.ConvConfig{In: 2, Out: 3, Kernel: 3, Stride: 3, OutputPadding: 2, Bias: true}
 		alike := nn.NewConvTranspose2d(nn.NewInit(mesh, 1), config)
 		config.OutputPadding, config.EachOutputPadding = 0, []int{2, 1}
 		each := nn.NewConvTranspose2d(nn.NewInit(mesh, 1), config)
