@@ -1,19 +1,18 @@
 package tensor
 
 import (
-	"runtime"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// LayerNorm normalises the last len(shape of weight) dimensions of x, D elements:
+// LayerNorm normalises the last normDims dimensions of x:
 //
 //	y = (x - mean)·rstd·weight + bias   rstd = 1/√(variance + eps)
 //
-// weight and bias may be nil (ones, zeros); normDims says how many dimensions are
-// normalised and weight and bias have their sizes. stats [rows, 2], float64 for every
-// type of x, holds mean and rstd of each row, for LayerNormGrad.
+// weight and bias have the sizes of these dimensions, or are nil (ones, zeros). stats
+// [rows, 2], float64 for every type of x, holds mean and rstd of each row, for
+// LayerNormGrad.
 func LayerNorm(x, weight, bias *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 	const op = "LayerNorm"
 	n := normOf(op, x, weight, bias, normDims)
@@ -85,10 +84,7 @@ func normGrad(op string, n kernel.Norm, dy, x, weight, stats *Tensor, normDims i
 	}
 	n.Stats, n.X, n.Weight = stats.ptr(op), x.ptr(op), addrOf(op, weight)
 	x.dev.NormGrad(kernel.NormGrad{Norm: n, DX: dx.addr, DWeight: addrOf(op, dweight), DBias: addrOf(op, dbias), DY: dy.ptr(op)})
-	runtime.KeepAlive(dy)
-	runtime.KeepAlive(x)
-	runtime.KeepAlive(weight)
-	runtime.KeepAlive(stats)
+	keepAlive(dy, x, weight, stats)
 	return dx, dweight, dbias
 }
 

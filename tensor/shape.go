@@ -71,14 +71,7 @@ func (t *Tensor) along(dim int) kernel.Axis {
 
 // around returns the products of the sizes before and after dim.
 func (t *Tensor) around(dim int) (outer, inner int) {
-	outer, inner = 1, 1
-	for _, n := range t.dims[:dim] {
-		outer *= n
-	}
-	for _, n := range t.dims[dim+1 : t.ndim] {
-		inner *= n
-	}
-	return outer, inner
+	return product(t.dims[:dim]), product(t.dims[dim+1 : t.ndim])
 }
 
 // Cat joins tensors along dimension dim; the other sizes are equal. Its gradient
