@@ -72,7 +72,8 @@ func findIndex(fs fileSystem, path string) (dir string, plain bool, text []byte,
 	if all, err := list(fs, path); err == nil && len(all) > 0 {
 		return "", false, nil, fmt.Errorf("%s holds %d checkpoints; give the folder of one, such as %s", path, len(all), all[len(all)-1].Dir)
 	}
-	return "", false, nil, fmt.Errorf("%s holds no complete checkpoint, no %s and no %s", path, singleName, safetensors.IndexName)
+	return "", false, nil, fmt.Errorf("%s holds no complete checkpoint, no %s and no %s; give the folder of a checkpoint or of a model", path,
+		singleName, safetensors.IndexName)
 }
 
 // indexFiles makes an index of safetensors files. where says which file has each

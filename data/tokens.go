@@ -24,7 +24,8 @@ func OpenTokens(path string, width int) (*Tokens, error) {
 	}
 	if n := len(f.bytes); n%width != 0 {
 		f.Close()
-		return nil, fmt.Errorf("data: OpenTokens: %s has %d bytes, which are no ids of %d", path, n, width)
+		return nil, fmt.Errorf("data: OpenTokens: %s has %d bytes, which are no ids of %d; give the width that AppendTokens was given", path, n,
+			width)
 	}
 	return &Tokens{f, width}, nil
 }
@@ -49,7 +50,7 @@ func AppendTokens(file []byte, ids []int32, width int) ([]byte, error) {
 		case width == 4 && id >= 0:
 			file = binary.LittleEndian.AppendUint32(file, uint32(id))
 		default:
-			return nil, fmt.Errorf("data: AppendTokens: id %d at %d does not fit in %d bytes", id, i, width)
+			return nil, fmt.Errorf("data: AppendTokens: id %d at %d does not fit in %d bytes; give a width of 4, and no negative ids", id, i, width)
 		}
 	}
 	return file, nil

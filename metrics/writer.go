@@ -40,8 +40,8 @@ func Open(path string) (Writer, error) {
 	}
 	names, err := csv.NewReader(f).Read()
 	if err != nil && err != io.EOF || len(names) > 0 && names[0] != "step" {
-		return nil, errors.Join(fmt.Errorf("metrics: Open: %s is no CSV file that begins with the column step (%w)", path, cmp.Or(err, io.EOF)),
-			f.Close())
+		err = fmt.Errorf("metrics: Open: %s is no CSV file that begins with the column step (%w); give another path", path, cmp.Or(err, io.EOF))
+		return nil, errors.Join(err, f.Close())
 	}
 	return &csvFile{w: f, names: slices.Clip(names)}, nil
 }
