@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -100,14 +101,7 @@ func (j *job) post(data []byte, to []int) {
 
 // poll reads the control messages that have come. The job's lock is held.
 func (j *job) poll() {
-	left := j.outbox[:0]
-	for _, p := range j.outbox {
-		if j.test(&p.request) == nil && !p.request.done {
-			left = append(left, p)
-		}
-	}
-	clear(j.outbox[len(left):])
-	j.outbox = left
+	j.outbox = slices.DeleteFunc(j.outbox, func(p *outbound) bool { return j.test(&p.request) != nil || p.request.done })
 	j.polled.Store(ticks())
 	for !j.closed {
 		err := j.test(&j.inbox.request)
@@ -177,16 +171,12 @@ func (j *job) markEnded(w int, cause string, stuck, died bool) {
 	}
 	e.over, e.stuck, e.died, e.cause, e.seen = true, stuck, died, cause, time.Now()
 	if died { // what is on its way to it never arrives
-		left := j.outbox[:0]
-		for _, p := range j.outbox {
+		j.outbox = slices.DeleteFunc(j.outbox, func(p *outbound) bool {
 			if p.to == w {
 				j.kept = append(j.kept, p)
-			} else {
-				left = append(left, p)
 			}
-		}
-		clear(j.outbox[len(left):])
-		j.outbox = left
+			return p.to == w
+		})
 		time.AfterFunc(j.linger, j.endAll) // a rank that makes no calls does not learn of it
 	}
 	j.alarm.Add(1)

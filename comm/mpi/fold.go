@@ -212,17 +212,11 @@ func (r *Rank) foldAll(ctx context.Context, call *comm.Call) error {
 		return r.foldGathered(ctx, call)
 	}
 	r.clear()
-	slots := r.slots(call.Src, n)
-	r.srcs = r.srcs[:0]
-	for q := range n {
-		if q == r.me {
-			r.srcs = append(r.srcs, call.Src.Ptr)
-			continue
-		}
-		r.sends[q], r.recvs[q] = call.Src, slots(q)
-		r.srcs = append(r.srcs, slots(q).Ptr)
+	for q := range r.sends {
+		r.sends[q] = call.Src
 	}
-	if err := r.exchange(ctx, call); err != nil {
+	slots := r.slots(call.Src, n)
+	if err := r.receive(ctx, call, call.Src, slots); err != nil {
 		return err
 	}
 	r.foldInto(call, call.Dst.Ptr, call.Src, slots(r.me).Ptr)
