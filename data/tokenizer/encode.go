@@ -1,6 +1,9 @@
 package tokenizer
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // An Encoder encodes text with a Tokenizer and remembers the words it has seen.
 // One goroutine uses it. The zero Encoder is not usable; see NewEncoder.
@@ -135,13 +138,7 @@ func (t *Tokenizer) joinLong(tokens []int32) []int32 {
 		push(previous[at])
 		push(at)
 	}
-	kept := tokens[:0]
-	for _, id := range tokens {
-		if id >= 0 {
-			kept = append(kept, id)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(tokens, func(id int32) bool { return id < 0 })
 }
 
 // A place is a pair of adjacent tokens that join.

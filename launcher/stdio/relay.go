@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,15 +66,13 @@ func (r *Relay) Run() {
 	buf := make([]byte, readSize)
 	for len(r.to) > 0 {
 		n, err := in.Read(buf)
-		kept := r.to[:0]
-		for _, f := range r.to {
-			if _, err := f.Write(buf[:n]); err != nil {
+		r.to = slices.DeleteFunc(r.to, func(f *os.File) bool {
+			_, err := f.Write(buf[:n])
+			if err != nil {
 				f.Close()
-				continue
 			}
-			kept = append(kept, f)
-		}
-		r.to = kept
+			return err != nil
+		})
 		if err != nil {
 			return
 		}
