@@ -132,7 +132,7 @@ func (b *MaskBuffer) moved(from, to *spec, dt tensor.DType, cause string) *MaskB
 	ids := move(b.owners.ids)
 	start, length := b.owners.span(from.mesh.coord)
 	_, masked := ownIDs(ids, start, length)
-	return NewMask(masked, b.shift).ownedBy(b.owners.table, b.owners.dim, ids)
+	return NewMask(masked, b.shift).OwnedBy(b.owners.table, b.owners.dim, ids)
 }
 
 // maskRows returns the layout of the rows of a MaskPartial tensor of type dt: its first
@@ -207,7 +207,7 @@ func maskIDs(m *Mesh, to *spec, ids *tensor.Tensor) (*tensor.Tensor, *MaskBuffer
 		}
 	}
 	shifted, masked := ownIDs(ids, start, length)
-	return shifted, NewMask(masked.Reshape(masked.Numel()), start).ownedBy(to.layout, ofMask, ids)
+	return shifted, NewMask(masked.Reshape(masked.Numel()), start).OwnedBy(to.layout, ofMask, ids)
 }
 
 // ownIDs returns ids counted from start, and which of them are not among the length ids

@@ -27,15 +27,12 @@ type owners struct {
 // of the masked axes, and must not change for as long as the mask is used. It
 // returns b.
 func (b *MaskBuffer) OwnedBy(table layout.Layout, dim int, ids *tensor.Tensor) *MaskBuffer {
-	return b.ownedBy(table, dim, ids)
-}
-
-const ofMask = -1
-
-func (b *MaskBuffer) ownedBy(table layout.Layout, dim int, ids *tensor.Tensor) *MaskBuffer {
 	b.owners = owners{ids: ids, table: table, dim: dim}
 	return b
 }
+
+// ofMask stands for the dimension of a MaskPartial.
+const ofMask = -1
 
 // span returns the ids of rows that the rank at coord owns.
 func (o *owners) span(coord []int) (start, length int) {
@@ -51,11 +48,8 @@ func (o *owners) span(coord []int) (start, length int) {
 // Partial(Sum). An axis of one rank masks nothing.
 func (t *Tensor) source() *spec {
 	t.mask.check("Redistribute")
-	if t.mask.owners.ids == nil {
-		return t.spec.unmasked(addends(t.DType()))
-	}
 	for axis, p := range t.spec.placements {
-		if p.IsMask() && t.spec.mesh.axes[axis].Size > 1 {
+		if t.mask.owners.ids != nil && p.IsMask() && t.spec.mesh.axes[axis].Size > 1 {
 			return t.spec
 		}
 	}

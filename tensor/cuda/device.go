@@ -53,9 +53,6 @@ func (g kernels) Native(name string, dt tensor.DType) bool {
 }
 
 // Scratch returns memory for a kernel's own use.
-func (g kernels) Scratch(bytes int) mem.Ref { return g.Device.Memory.Scratch(bytes) }
-
-// Scratch returns memory for a kernel's own use.
 func (g *Device) Scratch(bytes int) mem.Ref { return g.Memory.Scratch(bytes) }
 
 // Piece returns how many elements are widened at a time.
