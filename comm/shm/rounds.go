@@ -154,6 +154,15 @@ type window struct{ lo, hi, half int }
 // clip returns the window's range within a part of n elements.
 func (w window) clip(n int) (lo, hi int) { return min(w.lo, n), min(w.hi, n) }
 
+// results returns in which half of a staging block others store results. That of a Reduce is a third one: the first Dst of a
+// fold is not a later rank's Src, see comm.Call.Fold.
+func (w window) results(call *comm.Call) int {
+	if call.Kind == comm.ReduceKind {
+		return 2
+	}
+	return w.half
+}
+
 // copyIn puts the window of each part of this rank's source into its staging block.
 func (r *Rank) copyIn(call *comm.Call, p *schedule, w window) {
 	src := call.Source(r.me)
@@ -180,22 +189,16 @@ func (r *Rank) copyOut(call *comm.Call, p *schedule, w window) {
 	if !r.receives(call) {
 		return
 	}
-	half := w.half
-	if call.Kind == comm.ReduceKind {
-		half = 2
-	}
 	if lo, hi := w.clip(call.Dst.Bytes() / p.unit); lo < hi {
-		move(unsafe.Add(call.Dst.Ptr, lo*p.unit), unsafe.Add(r.staging, half*p.half), (hi-lo)*p.unit)
+		move(unsafe.Add(call.Dst.Ptr, lo*p.unit), unsafe.Add(r.staging, w.results(call)*p.half), (hi-lo)*p.unit)
 	}
 }
 
 // from returns the address of n elements of rank m's source. The window w begins at element
 // first of the source, in part number piece; skip elements of the window come before them.
 func (r *Rank) from(call *comm.Call, seq uint64, p *schedule, w window, m, piece, first, skip, n int) unsafe.Pointer {
-	if m == r.me {
-		if r.mode(r.me) != staged || !p.shared {
-			return unsafe.Add(call.Source(r.me).Ptr, (first+skip)*p.unit)
-		}
+	if m == r.me && (r.mode(r.me) != staged || !p.shared) {
+		return unsafe.Add(call.Source(r.me).Ptr, (first+skip)*p.unit)
 	}
 	switch r.mode(m) {
 	case staged:
@@ -300,11 +303,7 @@ func (r *Rank) into(call *comm.Call, p *schedule, w window, m, first, skip, n in
 	if r.mode(m) == inArena {
 		return r.inArena(m, r.locations[m].dst, (first+skip)*p.unit, n*p.unit)
 	}
-	half := w.half
-	if call.Kind == comm.ReduceKind {
-		half = 2
-	}
-	return r.inArena(m, r.locations[m].at, half*p.half+skip*p.unit, n*p.unit)
+	return r.inArena(m, r.locations[m].at, w.results(call)*p.half+skip*p.unit, n*p.unit)
 }
 
 // reducePart folds the window of this rank's part into its Dst.
