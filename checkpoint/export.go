@@ -143,21 +143,13 @@ func exportFile(ctx context.Context, c *comm.Comm, fs fileSystem, path string, h
 
 // sendersOf says for each tensor which rank sends which box of it.
 func sendersOf(ctx context.Context, c *comm.Comm, tensors []*fileTensor) ([][]piece, error) {
-	mine, dims := make([][]box, len(tensors)), make([]int, len(tensors))
-	for i, t := range tensors {
-		mine[i], dims[i] = t.boxes(), len(t.shape)
-	}
-	boxes, err := tell(ctx, c, mine, dims)
+	boxes, err := boxesOf(ctx, c, tensors)
 	if err != nil {
 		return nil, err
 	}
 	list := make([][]piece, len(tensors))
 	for i := range list {
-		of := make([][]box, c.Size())
-		for r := range of {
-			of[r] = boxes[r][i]
-		}
-		list[i] = owners(of)
+		list[i] = owners(boxes[i])
 	}
 	return list, nil
 }

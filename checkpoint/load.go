@@ -156,7 +156,7 @@ func (o LoadOptions) name(name string) string {
 }
 
 // match finds the tensors of the file that the State has a part of.
-func match(x *index, state *State, o LoadOptions) ([]fileTensor, error) {
+func match(x *index, state *State, o LoadOptions) ([]*fileTensor, error) {
 	if state.err != nil {
 		return nil, state.err
 	}
@@ -174,7 +174,7 @@ func match(x *index, state *State, o LoadOptions) ([]fileTensor, error) {
 		rest[name] = true
 	}
 	var missing, differ []string
-	var wanted []fileTensor
+	var wanted []*fileTensor
 	for _, f := range files {
 		delete(rest, f.name)
 		if f.entry = entries[f.name]; f.entry == nil {
@@ -186,7 +186,7 @@ func match(x *index, state *State, o LoadOptions) ([]fileTensor, error) {
 				differ = append(differ, fmt.Sprintf("%q is %v there and %v here", f.name, f.entry.Shape, shape))
 			}
 		}
-		wanted = append(wanted, f)
+		wanted = append(wanted, &f)
 	}
 	for _, v := range state.values {
 		name := o.name(v.name)
@@ -249,7 +249,7 @@ func sameState(ctx context.Context, c *comm.Comm, state *State) error {
 
 // fill reads the tensors that wanted lists. The ranks of each host do it together, one
 // tensor after the other.
-func fill(ctx context.Context, c *comm.Comm, r *reader, wanted []fileTensor, host string) error {
+func fill(ctx context.Context, c *comm.Comm, r *reader, wanted []*fileTensor, host string) error {
 	defer r.close()
 	if host == "" {
 		host = thisHost()
@@ -258,26 +258,17 @@ func fill(ctx context.Context, c *comm.Comm, r *reader, wanted []fileTensor, hos
 	if err != nil {
 		return err
 	}
-	mine, dims := make([][]box, len(wanted)), make([]int, len(wanted))
-	for i := range wanted {
-		mine[i], dims[i] = wanted[i].boxes(), len(wanted[i].shape)
-	}
-	boxes, err := tell(ctx, h, mine, dims)
+	boxes, err := boxesOf(ctx, h, wanted)
 	if err != nil {
 		return err
 	}
 	l := &loader{reader: r, host: h, load: make([]int, h.Size())}
-	for i := range wanted {
-		f := &wanted[i]
+	for i, f := range wanted {
 		if f.stored() {
 			if err := l.fillStored(ctx, f); err != nil {
 				return err
 			}
 			continue
-		}
-		of := make([][]box, h.Size())
-		for q := range of {
-			of[q] = boxes[q][i]
 		}
 		var mine []destination
 		var targets []target
@@ -289,7 +280,7 @@ func fill(ctx context.Context, c *comm.Comm, r *reader, wanted []fileTensor, hos
 		for _, d := range mine {
 			targets = append(targets, d.target)
 		}
-		if err := l.fill(ctx, f.entry, of, targets); err != nil {
+		if err := l.fill(ctx, f.entry, boxes[i], targets); err != nil {
 			return err
 		}
 		if l.err == nil {

@@ -51,11 +51,22 @@ func thisHost() string {
 	return name + " " + string(boot)
 }
 
-// tell returns the boxes of every rank of c, by rank and tensor, given this
-// rank's. dims are the dimensions of each tensor.
+// boxesOf returns the boxes of tensors on every rank of c, by tensor and rank.
+func boxesOf(ctx context.Context, c *comm.Comm, tensors []*fileTensor) ([][][]box, error) {
+	mine, dims := make([][]box, len(tensors)), make([]int, len(tensors))
+	for i, t := range tensors {
+		mine[i], dims[i] = t.boxes(), len(t.shape)
+	}
+	return tell(ctx, c, mine, dims)
+}
+
+// tell returns the boxes of every rank of c, by tensor and rank, given this rank's. dims are
+// the dimensions of each tensor.
 func tell(ctx context.Context, c *comm.Comm, mine [][]box, dims []int) ([][][]box, error) {
 	var words []int64
-	for _, list := range mine {
+	boxes := make([][][]box, len(mine))
+	for i, list := range mine {
+		boxes[i] = make([][]box, c.Size())
 		words = append(words, int64(len(list)))
 		for _, b := range list {
 			for _, v := range slices.Concat(b.offset, b.size) {
@@ -67,7 +78,6 @@ func tell(ctx context.Context, c *comm.Comm, mine [][]box, dims []int) ([][][]bo
 	if err != nil {
 		return nil, err
 	}
-	boxes := make([][][]box, c.Size())
 	for r, words := range all {
 		next := func(n int) []int {
 			list := make([]int, n)
@@ -77,10 +87,9 @@ func tell(ctx context.Context, c *comm.Comm, mine [][]box, dims []int) ([][][]bo
 			words = words[n:]
 			return list
 		}
-		boxes[r] = make([][]box, len(dims))
 		for i, n := range dims {
 			for range next(1)[0] {
-				boxes[r][i] = append(boxes[r][i], box{offset: next(n), size: next(n)})
+				boxes[i][r] = append(boxes[i][r], box{offset: next(n), size: next(n)})
 			}
 		}
 	}

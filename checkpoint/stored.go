@@ -160,15 +160,11 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 		if err != nil {
 			return err
 		}
-		of := make([][]box, len(boxes))
-		for r := range of {
-			of[r] = boxes[r][0]
-		}
 		var targets []target
 		for _, b := range wanted {
 			targets = append(targets, target{b, make([]byte, b.numel()*f.entry.dtype().Size())})
 		}
-		if err := l.fill(ctx, f.entry, of, targets); err != nil {
+		if err := l.fill(ctx, f.entry, boxes[0], targets); err != nil {
 			return err
 		}
 		for _, to := range targets {
