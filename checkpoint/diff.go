@@ -231,10 +231,7 @@ func diffCheckpoints(fs fileSystem, a, b string) (*Difference, error) {
 	}
 	x, y := readers[0], readers[1]
 	d := &Difference{Compared: 1, Step: x.x.Step}
-	byName := map[string]*tensorEntry{}
-	for i := range y.x.Tensors {
-		byName[y.x.Tensors[i].Name] = &y.x.Tensors[i]
-	}
+	byName := y.x.byName()
 	for i := range x.x.Tensors {
 		e, f := &x.x.Tensors[i], byName[x.x.Tensors[i].Name]
 		if f == nil {

@@ -77,7 +77,13 @@ func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, given *
 	if err != nil {
 		return nil, err
 	}
-	whole, done := given.asLoaded(ctx, func(name string) []int { return x.shapeOf(o.name(name)) })
+	entries := x.byName()
+	whole, done := given.asLoaded(ctx, func(name string) []int {
+		if e := entries[o.name(name)]; e != nil {
+			return e.Shape
+		}
+		return nil
+	})
 	sorted := whole.sorted() // the same order on every rank
 	state := &sorted
 	wanted, err := match(x, state, o)
@@ -106,14 +112,13 @@ func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, given *
 	return x, nil
 }
 
-// shapeOf returns the shape of a tensor, nil if there is no such.
-func (x *index) shapeOf(name string) []int {
+// byName returns the tensors of x.
+func (x *index) byName() map[string]*tensorEntry {
+	entries := make(map[string]*tensorEntry, len(x.Tensors))
 	for i := range x.Tensors {
-		if x.Tensors[i].Name == name {
-			return x.Tensors[i].Shape
-		}
+		entries[x.Tensors[i].Name] = &x.Tensors[i]
 	}
-	return nil
+	return entries
 }
 
 // shareIndex reads the index on rank 0, for all ranks; dir is the folder of its
@@ -164,11 +169,10 @@ func match(x *index, state *State, o LoadOptions) ([]*fileTensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := map[string]*tensorEntry{}
+	entries := x.byName()
 	rest := map[string]bool{} // names in the checkpoint that the State does not take
-	for i := range x.Tensors {
-		entries[x.Tensors[i].Name] = &x.Tensors[i]
-		rest[x.Tensors[i].Name] = true
+	for name := range entries {
+		rest[name] = true
 	}
 	for name := range x.Values {
 		rest[name] = true

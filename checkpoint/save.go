@@ -312,10 +312,7 @@ func describe(tensors []namedTensor) []tensorEntry {
 // join adds the files and chunks of the parts of all ranks. digest is that of the State;
 // worldRank says which rank wrote a part.
 func (x *index) join(texts [][]byte, digest uint64, worldRank func(int) int) error {
-	entries := map[string]*tensorEntry{}
-	for i := range x.Tensors {
-		entries[x.Tensors[i].Name] = &x.Tensors[i]
-	}
+	entries := x.byName()
 	var problems []string
 	for r, text := range texts {
 		var p part

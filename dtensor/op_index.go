@@ -130,9 +130,14 @@ var (
 )
 
 func maskSlices(y *tensor.Tensor, dim int, foreign *tensor.Tensor) *tensor.Tensor {
-	shape := slices.Repeat([]int{1}, y.NDim())
-	shape[dim] = foreign.Numel()
-	return tensor.MaskedFill(y, foreign.Reshape(shape...), 0)
+	return tensor.MaskedFill(y, along(foreign, dim, y.NDim()), 0)
+}
+
+// along returns a list as a tensor of so many dimensions, in which it lies along one and the others are 1.
+func along(list *tensor.Tensor, dim, dims int) *tensor.Tensor {
+	shape := slices.Repeat([]int{1}, dims)
+	shape[dim] = list.Numel()
+	return list.Reshape(shape...)
 }
 
 func maskElements(y *tensor.Tensor, _ int, foreign *tensor.Tensor) *tensor.Tensor {

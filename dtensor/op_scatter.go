@@ -167,9 +167,7 @@ func (r scattering) back(gy *Tensor, dim int) {
 	// last holds, for each element of x and one more, which element of src was put there.
 	dev, shape := at.Device(), slices.Clone(r.in[0].local)
 	n, count := shape[dim], at.Dim(dim)
-	line := slices.Repeat([]int{1}, len(shape))
-	line[dim] = count
-	order := tensor.Add(tensor.Zeros(dev, tensor.Int64, at.Shape()...), tensor.Arange(dev, tensor.Int64, 0, count).Reshape(line...))
+	order := tensor.Expand(along(tensor.Arange(dev, tensor.Int64, 0, count), dim, len(shape)), at.Shape()...)
 	shape[dim]++
 	last := tensor.Full(dev, tensor.Int64, -1, shape...)
 	tensor.ScatterTo(last, dim, at, order)

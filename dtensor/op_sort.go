@@ -56,12 +56,7 @@ func (x *Tensor) running(op string, dim int, beats kernel.CompareOp) (values, in
 // runningBest is running of a local tensor. After each pass an element is the best of so many up to it, or of all.
 func runningBest(x *tensor.Tensor, dim int, beats kernel.CompareOp) (values, index *tensor.Tensor) {
 	n := x.Dim(dim)
-	line := make([]int, x.NDim())
-	for d := range line {
-		line[d] = 1
-	}
-	line[dim] = n
-	values, index = x, tensor.Expand(tensor.Arange(x.Device(), tensor.Int64, 0, n).Reshape(line...), x.Shape()...)
+	values, index = x, tensor.Expand(along(tensor.Arange(x.Device(), tensor.Int64, 0, n), dim, x.NDim()), x.Shape()...)
 	for have := 1; have < n; have *= 2 {
 		before := func(t *tensor.Tensor) *tensor.Tensor { return tensor.Narrow(t, dim, 0, n-have) }
 		after := func(t *tensor.Tensor) *tensor.Tensor { return tensor.Narrow(t, dim, have, n-have) }
