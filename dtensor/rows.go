@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -86,6 +87,29 @@ func (r *Rows) Distinct() *Rows {
 		return r
 	}
 	return r.Coalesce()
+}
+
+// WholeRows returns rows of a tensor whose elements axes of the mesh shard, gathered over these axes:
+//
+//	parts [n, …] with the local sizes of the other dimensions of t   →   [n, …] with the global ones
+//
+// Ranks along these axes have parts of the same rows. It returns parts if no axis shards the elements of a row.
+func WholeRows(t *Tensor, parts *tensor.Tensor) *tensor.Tensor {
+	var names []string
+	var places []layout.Placement
+	for axis, a := range t.Mesh().Axes() {
+		if p := t.Placement(axis); a.Size > 1 && p.IsShard() && !p.Shards(0) {
+			names, places = append(names, a.Name), append(places, p)
+		}
+	}
+	if len(names) == 0 {
+		return parts
+	}
+	shape, local := t.Shape(), t.LocalShape()
+	shape[0], local[0] = parts.Dim(0), parts.Dim(0)
+	mesh := t.Mesh().Sub(names...)
+	whole := mesh.Wrap("WholeRows", parts.Reshape(local...), nil, false, shape, places...)
+	return whole.Redistribute(mesh.Every(layout.Replicate())...).Local()
 }
 
 // ascending reports whether each row number is larger than the one before.

@@ -15,7 +15,8 @@ import (
 //
 // rows[t].Index lists the distinct rows that are requested of this rank; it is nil for
 // tables without a MaxNorm. Replicas tell each other these rows, so that all scale the same;
-// ranks that hold other columns add up their parts of the norms.
+// ranks that hold other columns add up their parts of the norms, or with same bits gather the
+// rows, so that elements are added up as where rows are not divided.
 func (x *exchange) renormalize(rows []tensor.Rows) {
 	for _, r := range x.replicas {
 		if r = r.withMaxNorm(x.tables); len(r.tables) > 0 {
@@ -28,11 +29,13 @@ func (x *exchange) renormalize(rows []tensor.Rows) {
 	sums := make([]*tensor.Tensor, len(rows))
 	for t, its := range x.tables {
 		if its.renorm {
-			sums[t] = tensor.RowPowSums(its.local, rows[t].Index, its.normType)
+			sums[t] = its.powSums(rows[t].Index, x.mesh.SameBits())
 		}
 	}
 	for _, r := range x.columns {
-		x.addNorms(r.withMaxNorm(x.tables), sums)
+		if !x.mesh.SameBits() {
+			x.addNorms(r.withMaxNorm(x.tables), sums)
+		}
 	}
 	for t, its := range x.tables {
 		if its.renorm {
@@ -66,6 +69,15 @@ func (r replicas) withMaxNorm(parts []part) replicas {
 		}
 	}
 	return some
+}
+
+// powSums returns the sums of the powers of the elements of rows, of whole rows or of this rank's part of them.
+func (p *part) powSums(rows *tensor.Tensor, whole bool) *tensor.Tensor {
+	if !whole {
+		return tensor.RowPowSums(p.local, rows, p.normType)
+	}
+	all := dtensor.WholeRows(p.weight, tensor.TakeRows(p.local, rows, 0))
+	return tensor.RowPowSums(all, tensor.Arange(rows.Device(), tensor.Int64, 0, rows.Numel()), p.normType)
 }
 
 // addNorms adds up the parts of norms over the ranks that hold other columns of

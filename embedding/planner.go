@@ -45,7 +45,7 @@ type PlanOptions struct {
 	// Copies is how many groups of such ranks there are, each with all tables;
 	// 0: 1. The batch is divided over all ranks of all groups.
 	Copies int
-	Batch  int // samples of a step, over all ranks
+	Batch  int // samples of a step, over all ranks; at least 1
 	// MemoryBytes is what the tables of one rank may take, their optimizer's
 	// state with them; 0: no limit.
 	MemoryBytes int
@@ -154,8 +154,10 @@ func NewPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	switch {
 	case o.Ranks < 1:
 		return nil, planError("Ranks is %d; give how many lie along axis %q", o.Ranks, o.Axis)
-	case o.Batch < 0 || o.MemoryBytes < 0 || o.StateBytes < 0:
-		return nil, planError("Batch %d, MemoryBytes %d, StateBytes %d: none may be negative", o.Batch, o.MemoryBytes, o.StateBytes)
+	case o.Batch < 1:
+		return nil, planError("Batch is %d; give how many samples a step has, over all ranks", o.Batch)
+	case o.MemoryBytes < 0 || o.StateBytes < 0:
+		return nil, planError("MemoryBytes %d, StateBytes %d: none may be negative", o.MemoryBytes, o.StateBytes)
 	}
 	p, err := newPlan(demands, rates, o)
 	if err != nil {

@@ -328,3 +328,63 @@ func TestSeveralLookupsHaveTheSameBits(t *testing.T) {
 		})
 	}
 }
+
+// With SameBits tables with a MaxNorm have the bits of one rank's after lookups, bags and lookups of a collection, in every
+// layout, of columns that are divided unevenly or of which a rank has none too.
+func TestMaxNormHasTheSameBits(t *testing.T) {
+	const rows, dim = 9, 5
+	for _, p := range []float64{1, 2, 3, math.Inf(1)} {
+		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+			var want []float64
+			for _, c := range []struct {
+				mesh   []int
+				layout embedding.Layout
+			}{
+				{[]int{1, 1}, embedding.Replicated()},
+				{[]int{1, 2}, embedding.ColumnWise("b")},
+				{[]int{1, 3}, embedding.ColumnWise("b")},
+				{[]int{1, 3}, embedding.ColumnWiseOn("b", 0, 2)},
+				{[]int{2, 2}, embedding.ColumnWise("b")},
+				{[]int{2, 2}, embedding.ColumnWise("a", "b")},
+				{[]int{2, 2}, embedding.Grid("a", "b")},
+				{[]int{2, 2}, embedding.Grid("b", "a")},
+				{[]int{1, 2}, embedding.RowCyclic("b")},
+				{[]int{2, 1}, embedding.Replicated()},
+				{[]int{1, 7}, embedding.ColumnWise("b")},
+			} {
+				meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+					m.SetSameBits(true)
+					config := embedding.Config{Name: "t", Rows: rows, Dim: dim, DType: dt, Layout: c.layout, Key: dtensor.Key{Seed: 4},
+						MaxNorm: new(0.9), NormType: new(p)}
+					other := config
+					other.Name, other.Key.Seed = "u", 5
+					table := embedding.NewTable(m, config)
+					all := embedding.NewCollection(m, embedding.CollectionTable{Config: config, Features: []string{"t"}},
+						embedding.CollectionTable{Config: other, Features: []string{"u"}})
+					ids := func(list ...int64) *dtensor.Tensor {
+						return meshtest.Place(m, list, []int{len(list)}, shard0, shard0)
+					}
+					j, err := embedding.NewJagged(m, []string{"t", "u"}, 2, []int{3, 1, 0, 2}, []int64{1, 5, 1, 8, 2, 3}, nil)
+					if err != nil {
+						return err
+					}
+					var got []float64
+					for _, y := range []*dtensor.Tensor{table.Lookup(ids(8, 1, 4, 1)), table.Bag(ids(7, 1, 0), ids(0, 2), nil, embedding.Sum),
+						all.Bags(j).Values(), all.Rows(j).Feature("u"), table.Weight(), all.Tables()[0].Weight(), all.Tables()[1].Weight()} {
+						got = append(got, whole(y)...)
+					}
+					if m.Comm().Rank() > 0 {
+						return nil
+					}
+					if want == nil {
+						want = got
+					}
+					if !slices.Equal(got, want) {
+						return fmt.Errorf("norm %v of %v, %v on mesh %v: %x, on one rank %x", p, dt, c.layout, c.mesh, got, want)
+					}
+					return nil
+				})
+			}
+		}
+	}
+}

@@ -119,7 +119,7 @@ func meanSquares(p *dtensor.Tensor, axes []string, parts *tensor.Tensor) *tensor
 	const cause = "RowAdagrad: rows that lie in parts"
 	mesh, n := p.Mesh(), parts.Dim(0)
 	if mesh.SameBits() { // the squares of a whole row are added up as where it is not divided
-		parts = asTable(wholeRows(p, axes, parts))
+		parts = asTable(dtensor.WholeRows(p, parts))
 	}
 	numbers := tensor.Arange(parts.Device(), tensor.Int64, 0, n)
 	squares := tensor.Cast(tensor.RowPowSums(parts, numbers, 2), tensor.Float64)
@@ -128,18 +128,4 @@ func meanSquares(p *dtensor.Tensor, axes []string, parts *tensor.Tensor) *tensor
 		mesh.Do(mesh.Group(axes...), comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: cause})
 	}
 	return tensor.BinaryScalar(kernel.OpDiv, squares, float64(max(p.Numel()/max(p.Dim(0), 1), 1)))
-}
-
-// wholeRows gathers the rows of a gradient over the axes that shard their elements.
-func wholeRows(p *dtensor.Tensor, axes []string, parts *tensor.Tensor) *tensor.Tensor {
-	shape, local := p.Shape(), p.LocalShape()
-	shape[0], local[0] = parts.Dim(0), parts.Dim(0)
-	mesh := p.Mesh().Sub(axes...)
-	var places []layout.Placement
-	for _, axis := range axes {
-		i, _ := p.Mesh().Axis(axis)
-		places = append(places, p.Placement(i))
-	}
-	whole := mesh.Wrap("RowAdagrad", parts.Reshape(local...), nil, false, shape, places...)
-	return whole.Redistribute(mesh.Every(layout.Replicate())...).Local()
 }
