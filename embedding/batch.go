@@ -2,8 +2,10 @@ package embedding
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -37,29 +39,69 @@ func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *b
 	v.exchange = exchange{route: c.routeFor(j), op: op, mesh: c.mesh, dtype: c.dtype, tables: make([]part, len(c.tables)), asks: c.asks}
 	bad := make([]int64, badSize)
 	for t, table := range c.tables {
-		w := table.weight
-		v.tables[t] = part{settings: &c.settings[t], weight: w, local: w.Local(), row: firstRow(w), width: w.Dim(1)}
+		w, d := table.weight, c.keys[t]
+		v.tables[t] = part{settings: &c.settings[t], weight: w, local: w.Local(), row: firstRow(w), width: w.Dim(1), dynamic: d}
 		var parts []*tensor.Tensor
 		first, n := make([]int, len(c.of[t])), 0
 		for i, f := range c.of[t] {
 			part := j.idsOf(at[f])
 			first[i] = n
 			n += part.Numel()
-			its, pos, id, wrong := servedIDs(w, part)
-			if wrong {
-				v.blame(bad, f, pos, id)
+			if d == nil {
+				its, pos, id, wrong := servedIDs(w, part)
+				if part = its; wrong {
+					v.blame(bad, f, pos, id)
+				}
 			}
-			parts = append(parts, its)
+			parts = append(parts, part)
 		}
 		if len(parts) == 0 {
 			parts = append(parts, tensor.New(c.mesh.Device(), tensor.Int64, 0))
 		}
-		v.distinct = append(v.distinct, table.stored.distinct(join(parts), 0, w.Dim(0), op))
 		v.first = append(v.first, first)
+		switch {
+		case d == nil:
+			v.distinct = append(v.distinct, table.stored.distinct(join(parts), 0, w.Dim(0), op))
+		case op == prefetchOp: // there is nothing of it on a disk
+			v.setKeys(t, tensor.New(c.mesh.Device(), tensor.Int64, 0), false)
+		default:
+			v.setKeys(t, join(parts), dtensor.Tracked(table.input()))
+			v.countLists(t)
+		}
 	}
 	v.agree(bad, counted)
 	v.request()
 	return v
+}
+
+// countLists has a key of dynamic table t count as often as samples have it, also where they share lists.
+func (v *batchLookup) countLists(t int) {
+	keys := v.tables[t].keys
+	if keys.counts == nil || !slices.ContainsFunc(v.c.of[t], func(f int) bool { return v.j.inverse[v.at[f]] != nil }) {
+		return
+	}
+	slot := tensor.Read[int32](v.distinct[t].Slot)
+	clear(keys.counts)
+	for i, f := range v.c.of[t] {
+		lengths, at := v.j.lengthsOf(v.at[f]), v.first[t][i]
+		samples := make([]int64, len(lengths)) // of each list
+		for list := range samples {
+			samples[list] = 1
+		}
+		if inverse := v.j.inverse[v.at[f]]; inverse != nil {
+			clear(samples)
+			for _, list := range inverse {
+				samples[list]++
+			}
+		}
+		for list, n := range lengths {
+			for _, k := range slot[at : at+n] {
+				keys.counts[k] += samples[list]
+			}
+			at += n
+		}
+	}
+	runtime.KeepAlive(v.distinct[t].Slot)
 }
 
 // What a rank says of its worst id.

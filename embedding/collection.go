@@ -14,6 +14,9 @@ type CollectionTable struct {
 	// Features are the features whose ids are rows of this table.
 	Features []string
 	Mode     Mode // how Bags makes one row of a list
+	// Dynamic is a table whose rows have keys: the features' ids are keys of it. It stands for a
+	// Config, which stays empty. nil: a table of rows with numbers.
+	Dynamic *Dynamic
 }
 
 // A Collection is a set of tables, each in a layout of its own, that are looked
@@ -51,6 +54,16 @@ type CollectionTable struct {
 // Each table may have an optimizer and a rate of its own: see Fuse, or step the gradients of
 // Params one by one.
 //
+// Some tables may be Dynamic; they are used by lookups in training as Dynamic.Lookup says, and the same exchanges
+// have their keys, with a count each. Where samples differ and a Dynamic has replicas, these get all keys too, with two
+// collectives more for all such tables.
+//
+//	visitors := embedding.NewDynamic(mesh, embedding.DynamicConfig{Name: "visitors", Axis: "tp", Dim: 16, Budget: 1 << 30})
+//	c := embedding.NewCollection(mesh, embedding.CollectionTable{Dynamic: visitors, Features: []string{"visitor"}}, ...)
+//	...
+//	visitors.Advance() // after each step
+//	state.AddGrowing("visitors", visitors) // Weights has the other tables
+//
 // The tables of a collection are all of float32 or all of bfloat16. So is what Bags and
 // Rows return and what replies hold. Bags of bfloat16 are rounded once. Their gradients
 // are sent as float32 and rounded once, when all have been added up.
@@ -64,7 +77,8 @@ type Collection struct {
 	of       [][]int         // of[t] lists the features of table t
 	width    int             // of all features together
 	routes   map[uint]*route // by the axes that shard samples
-	asks     *asks           // nil: no table has a Store
+	asks     *asks           // nil: no table has a Store, or one has keys
+	keys     []*Dynamic      // by table; nil: its rows have numbers
 }
 
 // A feature is one column of lists.
@@ -80,7 +94,18 @@ type feature struct {
 func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 	const op = "NewCollection"
 	c := &Collection{mesh: mesh, dtype: tensor.Float32, routes: map[uint]*route{}}
-	for i, t := range tables {
+	tables = slices.Clone(tables)
+	for i := range tables {
+		t := &tables[i]
+		if t.Dynamic != nil {
+			if t.Dynamic.mesh() != mesh {
+				refuse(op, "%v is on mesh %v and the collection on another, %v; make it on that of the collection", t.Dynamic, t.Dynamic.mesh(), mesh)
+			}
+			if t.Name != "" || t.Rows != 0 || t.Dim != 0 {
+				refuse(op, "%v has a Config too, of table %q; give one of them: the DynamicConfig says all of a table of keys", t.Dynamic, t.Name)
+			}
+			t.Name, t.Dim = t.Dynamic.config.Name, t.Dynamic.config.Dim
+		}
 		switch {
 		case t.Mode >= modes:
 			refuse(op, "table %q: Mode is %d; use Mean, Sum or Max", t.Name, t.Mode)
@@ -96,9 +121,11 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			c.features = append(c.features, feature{name: name, table: i, at: c.width, width: t.Dim})
 			c.width += t.Dim
 		}
-		table := NewTable(mesh, t.Config)
-		if table.stored != nil && c.asks == nil {
-			c.asks = &asks{}
+		var table *Table
+		if t.Dynamic != nil {
+			table = t.Dynamic.table
+		} else {
+			table = NewTable(mesh, t.Config)
 		}
 		switch dt := table.weight.DType(); {
 		case dt != tensor.Float32 && dt != tensor.BFloat16:
@@ -109,7 +136,12 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			refuse(op, "table %q holds %v and table %q %v; make a collection for each type", tables[0].Name, c.dtype, t.Name, dt)
 		}
 		c.tables, c.modes = append(c.tables, table), append(c.modes, t.Mode)
-		c.settings = append(c.settings, table.settings(op))
+		c.settings, c.keys = append(c.settings, table.settings(op)), append(c.keys, t.Dynamic)
+	}
+	isStored := func(t *Table) bool { return t.stored != nil }
+	hasKeys := func(d *Dynamic) bool { return d != nil }
+	if slices.ContainsFunc(c.tables, isStored) && !slices.ContainsFunc(c.keys, hasKeys) {
+		c.asks = &asks{}
 	}
 	c.of = make([][]int, len(tables))
 	for f := range c.features {
@@ -133,7 +165,7 @@ func (c *Collection) mustFind(name string) int {
 	return f
 }
 
-// Tables returns the tables in the order given; do not modify it.
+// Tables returns the tables in the order given, for a Dynamic one that of its Weight; do not modify it.
 func (c *Collection) Tables() []*Table { return c.tables }
 
 // Params returns the Param of each table, in their order: what to train.
@@ -145,14 +177,14 @@ func (c *Collection) Params() []*dtensor.Tensor {
 	return p
 }
 
-// Weights lists the rows of each table, those of table users as "users.weight", for checkpoints:
+// Weights lists the rows of each table but Dynamic ones, those of table users as "users.weight", for checkpoints:
 //
 //	state.AddTensors("tables.", tables.Weights())
 //	state.AddTensors("optimizer.", fused.State()) // see Fuse
 func (c *Collection) Weights() iter.Seq2[string, *dtensor.Tensor] {
 	return func(yield func(string, *dtensor.Tensor) bool) {
 		for i, t := range c.tables {
-			if !yield(c.nameOf(i)+".weight", t.Weight()) {
+			if c.keys[i] == nil && !yield(c.nameOf(i)+".weight", t.Weight()) {
 				return
 			}
 		}

@@ -49,8 +49,8 @@
 // # Keys instead of row numbers
 //
 // A Dynamic is a table whose rows have 64-bit keys, any integers, and come and go within
-// a budget of memory. It is looked up and trained as a Table is. Its Bags take a feature of a
-// Jagged, so a batch may have features of a Collection and of some Dynamic tables.
+// a budget of memory. It is looked up and trained as a Table is, by itself or as a table of a
+// Collection: see CollectionTable.Dynamic.
 //
 // # Tables larger than memory
 //

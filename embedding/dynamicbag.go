@@ -44,7 +44,8 @@ func (d *Dynamic) Bag(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtenso
 }
 
 // Bags looks up the lists of keys that a batch has for a feature and makes one row of each list, as Collection.Bags does of
-// ids: samples stay where they are, and each rank has lists of its own.
+// ids: samples stay where they are, and each rank has lists of its own. A Collection that the table is one of looks up its lists
+// with those of all other tables.
 //
 //	j of B samples   →   [B, D], placed as the samples are
 //

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/index"
@@ -34,65 +33,127 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 	l := &dynamicLookup{s: settings{normType: 2, padding: -1, name: d.config.Name, weight: w}}
 	first, _ := d.own()
 	l.x = &exchange{route: d.routeFor(places), op: op, mesh: d.mesh(), dtype: w.DType(),
-		tables: []part{{settings: &l.s, weight: w, local: w.Local(), row: first, width: d.config.Dim}}}
-	u := distinctKeys(keys, d.rows)
-	l.x.distinct = []tensor.Uniq{u.Uniq}
+		tables: []part{{settings: &l.s, weight: w, local: w.Local(), row: first, width: d.config.Dim, dynamic: d}}}
+	l.x.setKeys(0, keys, training)
 	numbers := l.x.appendCounts([]int64{0}) // no key is bad
 	all, _ := l.x.agree(numbers, 1)
 	l.x.setCounts(all, len(numbers), 1)
-	l.x.setOrder()
-	send, receive := counters(l.x.requestPeers)
-	words := 1
-	if training {
-		words = 2
-	}
-	for i := range l.x.requestPeers {
-		_, n := l.x.segment(&l.x.requestPeers[i], 0)
-		send[i], receive[i] = words*n, words*l.x.requestCount(i, 0)
-	}
-	got := l.x.swap(l.x.requestGroup, u.message(words), send, receive, "keys")
-	requests := tensor.Read[int64](got)
-	wanted := index.New[int64](got.Device(), len(requests)/words)
-	if training {
-		d.use(l.x, requests, wanted.Elems)
-	} else {
-		hashes := make([]keytable.Hash, len(requests))
-		for i, h := range requests {
-			hashes[i] = keytable.Hash(h)
-		}
-		d.keys.Find(wanted.Elems, hashes)
-	}
-	runtime.KeepAlive(got)
-	l.x.wanted = wanted.Tensor(got.Device(), len(requests)/words)
+	l.x.request()
 	return l
 }
 
-// use notes that the keys of requests, each with how often it occurs, are used, with those
-// that the replicas of this rank's rows have got, and sets rows to those of the requests.
-func (d *Dynamic) use(x *exchange, requests, rows []int64) {
-	first, n := 0, len(requests) // where they are among those of the replicas
-	for _, r := range x.replicas {
-		counts, mine, all := make([]int, r.group.Size()), []int64{int64(len(requests))}, make([]int64, r.group.Size())
-		x.do(r.group, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: "counts of replicas"})
-		for i, n := range all {
-			counts[i] = int(n)
-		}
-		gathered := make([]int64, sum(counts))
-		x.do(r.group, comm.Call{Kind: comm.AllGatherVKind, Dst: comm.Of(gathered), Src: comm.Of(requests), DstCounts: counts,
-			Cause: "keys of replicas"})
-		requests, first = gathered, first+sum(counts[:r.group.Rank()])
+// setKeys takes this rank's keys of dynamic table t, the next one; in training its owners are told how often each occurs.
+func (x *exchange) setKeys(t int, keys *tensor.Tensor, training bool) {
+	its := &x.tables[t]
+	u := distinctKeys(keys, its.dynamic.rows)
+	if its.keys = &u; training {
+		u.counts = tensor.ToSlice[int64](u.Count())
 	}
-	uses, all := make([]keytable.Use, len(requests)/2), rows
+	x.distinct = append(x.distinct, u.Uniq)
+}
+
+// words is how many numbers a request of the table takes.
+func (p *part) words() int {
+	if p.keys == nil {
+		return 1
+	}
+	return p.keys.words()
+}
+
+// asking returns what is requested of n of this rank's distinct ids of table t, beginning with the one at from.
+func (x *exchange) asking(t, from, n int) *tensor.Tensor {
+	if keys := x.tables[t].keys; keys != nil {
+		return keys.message(from, n)
+	}
+	return tensor.Narrow(x.distinct[t].Index, 0, from, n)
+}
+
+// rowsOf returns the rows that the peers request of this rank, given their messages: it finds those of keys, and in training
+// gives them to new keys first. A key without a row has -1.
+func (x *exchange) rowsOf(messages *tensor.Tensor) *tensor.Tensor {
+	isDynamic := func(p part) bool { return p.dynamic != nil }
+	if !slices.ContainsFunc(x.tables, isDynamic) {
+		return messages
+	}
+	wanted := index.New[int64](messages.Device(), x.begin[len(x.begin)-1])
+	numbers, lists := tensor.Read[int64](messages), make([][]int64, len(x.tables)) // of each dynamic table what all peers request
+	for i := range x.requestPeers {
+		for t := range x.tables {
+			n := x.requestCount(i, t)
+			its := numbers[:x.tables[t].words()*n]
+			if numbers = numbers[len(its):]; x.tables[t].dynamic != nil {
+				lists[t] = append(lists[t], its...)
+			} else {
+				copy(wanted.Elems[x.begin[i*len(x.tables)+t]:], its)
+			}
+		}
+	}
+	runtime.KeepAlive(messages)
+	rows := x.findKeys(lists)
+	for i := range x.requestPeers {
+		for t := range x.tables {
+			if x.tables[t].dynamic != nil {
+				n := copy(wanted.Elems[x.begin[i*len(x.tables)+t]:][:x.requestCount(i, t)], rows[t])
+				rows[t] = rows[t][n:]
+			}
+		}
+	}
+	return wanted.Tensor(messages.Device(), x.begin[len(x.begin)-1])
+}
+
+// findKeys returns by dynamic table the rows of the keys that the peers request of it. In training it uses them, with those that
+// the replicas of this rank's rows have got.
+func (x *exchange) findKeys(lists [][]int64) [][]int64 {
+	all, first := make([]tensor.Rows, len(lists)), make([]int, len(lists)) // of replicas too; where this rank's are among them
+	uses := func(t int) bool { return x.tables[t].words() == 2 }
+	for t := range lists {
+		if uses(t) {
+			all[t].Index = numbersOn(x.mesh.Device(), lists[t])
+		}
+	}
+	for _, r := range x.replicas {
+		if r = r.where(uses); len(r.tables) == 0 {
+			continue
+		}
+		counts, k := x.countsOf(r, all), len(r.tables)
+		for i, n := range counts[:k*r.group.Rank()] {
+			first[r.tables[i%k]] += n
+		}
+		x.gather(r, all, counts, "keys of replicas")
+	}
+	rows := make([][]int64, len(lists))
+	for t, list := range lists {
+		switch d := x.tables[t].dynamic; {
+		case d == nil:
+		case uses(t):
+			rows[t] = d.use(tensor.Read[int64](all[t].Index))[first[t]/2:][:len(list)/2]
+		default:
+			rows[t] = d.find(list)
+		}
+	}
+	runtime.KeepAlive(all)
+	return rows
+}
+
+// find returns the rows of hashes of keys, -1 of one without.
+func (d *Dynamic) find(hashes []int64) []int64 {
+	rows, its := make([]int64, len(hashes)), make([]keytable.Hash, len(hashes))
+	for i, h := range hashes {
+		its[i] = keytable.Hash(h)
+	}
+	d.keys.Find(rows, its)
+	return rows
+}
+
+// use notes that keys are used, a hash and how often each, and returns their rows as find does.
+func (d *Dynamic) use(requests []int64) []int64 {
+	uses := make([]keytable.Use, len(requests)/2)
 	for i := range uses {
 		uses[i] = keytable.Use{Hash: keytable.Hash(requests[2*i]), Count: requests[2*i+1]}
 	}
-	if len(requests) > n {
-		all = make([]int64, len(uses))
-	}
-	d.begin(d.keys.Use(all, uses, int32(d.step)))
-	if len(requests) > n {
-		copy(rows, all[first/2:])
-	}
+	rows := make([]int64, len(uses))
+	d.begin(d.keys.Use(rows, uses, int32(d.step)))
+	return rows
 }
 
 // routeFor returns the route of keys in the given placements; Partial stands for keys that differ too.
@@ -114,19 +175,7 @@ func (d *Dynamic) routeFor(places []layout.Placement) *route {
 
 // backward returns the gradient of Weight for that of the row of each key.
 func (l *dynamicLookup) backward(dy *tensor.Tensor) *dtensor.Rows {
-	if len(l.x.requestPeers) == 1 {
-		l.dropMissing()
-	}
 	return l.x.backward([]*tensor.Tensor{dy})[0]
-}
-
-// dropMissing takes the keys that have no row out of distinct, where that is all that was
-// requested. Where there are other ranks, sums of their requests leave them out.
-func (l *dynamicLookup) dropMissing() {
-	wanted := tensor.ToSlice[int64](l.x.wanted)
-	if u := ofRows(l.x.distinct[0], 0, wanted); u.Index.Numel() < len(wanted) {
-		l.x.wanted, l.x.distinct[0], l.x.begin = u.Index, u, []int{0, u.Index.Numel()}
-	}
 }
 
 // ofRows returns the distinct ones from first on whose rows are not -1, with their rows as Index.
@@ -166,6 +215,7 @@ func (d *Dynamic) gradientOfAll(l *dynamicLookup, keys, dy *dtensor.Tensor) *dte
 type distinct struct {
 	tensor.Uniq // Index has the first row of each key's slice
 	hashes      []keytable.Hash
+	counts      []int64 // how often each key occurs; nil: its owners are not to know
 }
 
 // distinctKeys returns the distinct ones of keys; slices have so many rows.
@@ -224,18 +274,25 @@ func distinctKeys(keys *tensor.Tensor, rows int) distinct {
 	return u
 }
 
-// message returns the distinct keys, and with two words a key how often each occurs.
-func (u *distinct) message(words int) *tensor.Tensor {
-	m := tensor.New(u.Index.Device(), tensor.Int64, words*len(u.hashes))
-	start := tensor.Read[int64](u.Start)
+// words is how many numbers a message has of each key.
+func (u *distinct) words() int {
+	if u.counts != nil {
+		return 2
+	}
+	return 1
+}
+
+// message returns n of the distinct keys from the one at from on, with counts each with its own.
+func (u *distinct) message(from, n int) *tensor.Tensor {
+	words := u.words()
+	m := tensor.New(u.Index.Device(), tensor.Int64, words*n)
 	tensor.Edit(m, func(m []int64) {
-		for k, h := range u.hashes {
-			m[words*k] = int64(h)
+		for k := range n {
+			m[words*k] = int64(u.hashes[from+k])
 			if words == 2 {
-				m[2*k+1] = start[k+1] - start[k]
+				m[2*k+1] = u.counts[from+k]
 			}
 		}
 	})
-	runtime.KeepAlive(u.Start)
 	return m
 }

@@ -40,6 +40,9 @@ type part struct {
 	local  *tensor.Tensor // this rank's part, [rows, columns]
 	row    int            // the first row of local
 	width  int            // the columns of a row that is looked up
+
+	dynamic *Dynamic  // whose keys are requested; nil: rows are
+	keys    *distinct // of dynamic: this rank's
 }
 
 func (p *part) rows() int    { return p.local.Dim(0) }
@@ -158,10 +161,14 @@ func (x *exchange) request() {
 	receive := make([]int, len(x.send))
 	for i := range x.requestPeers {
 		for t := range x.tables {
-			receive[i] += x.requestCount(i, t)
+			receive[i] += x.tables[t].words() * x.requestCount(i, t)
 		}
 	}
-	x.wanted = x.swap(x.requestGroup, x.message, x.send, receive, "ids")
+	cause := "ids"
+	if len(x.tables) == 1 && x.tables[0].dynamic != nil {
+		cause = "keys"
+	}
+	x.wanted = x.rowsOf(x.swap(x.requestGroup, x.message, x.send, receive, cause))
 	if x.op == prefetchOp && x.asks != nil && x.requestGroup != nil {
 		x.asks.note(x.requestGroup, x.message, x.send, x.wanted)
 	}
@@ -178,15 +185,15 @@ func (x *exchange) packRequests() {
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			from, n := x.segment(&x.requestPeers[i], t)
-			x.send[i] += n
+			x.send[i] += x.tables[t].words() * n
 			if n > 0 && !x.inOrder {
-				parts = append(parts, tensor.Narrow(x.distinct[t].Index, 0, from, n))
+				parts = append(parts, x.asking(t, from, n))
 			}
 		}
 	}
 	switch {
 	case x.inOrder:
-		x.message = x.distinct[0].Index
+		x.message = x.asking(0, 0, x.distinct[0].Index.Numel())
 	case len(parts) > 0:
 		x.message = join(parts)
 	default:
@@ -231,7 +238,7 @@ func (x *exchange) replies() *tensor.Tensor {
 				if to := tensor.Narrow(mine, 0, at, n*w).Reshape(n, w); its.stored != nil {
 					tensor.Copy(to, x.fetchedFor(p.requestPeer, t))
 				} else {
-					tensor.TakeRowsTo(to, its.local, x.requests(p.requestPeer, t), its.row, false)
+					tensor.TakeRowsTo(to, its.local, x.requests(p.requestPeer, t), its.row, its.dynamic != nil)
 				}
 				at += n * w
 			}

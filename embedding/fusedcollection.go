@@ -45,7 +45,7 @@ type FusedOptimizers struct {
 // name that is neither a table nor a feature, for a table with two optimizers, such as that of
 // two features with one each, and for a rate that is not a finite number.
 //
-// A table with a Store follows its optimizer, so it is given one only once, before its first lookup.
+// A table with a Store, and a Dynamic one, follows its optimizer, so it is given one only once, the former before its first lookup.
 func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 	const op = "Fuse"
 	f := &FusedOptimizers{c: c, optimizers: make([]Optimizer, len(c.tables)), rates: make([]float64, len(c.tables))}
@@ -84,7 +84,11 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 		}
 	}
 	for t, table := range c.tables {
-		if f.optimizers[t] != nil && table.stored != nil {
+		switch {
+		case f.optimizers[t] == nil:
+		case c.keys[t] != nil:
+			c.keys[t].Follow(f.optimizers[t].State())
+		case table.stored != nil:
 			table.Follow(f.optimizers[t].State())
 		}
 	}
@@ -172,11 +176,11 @@ func (f *FusedOptimizers) SetRate(rate float64, of ...string) {
 }
 
 // State lists the state of all optimizers, for checkpoints: "users.m.0" is what that of table
-// users calls "m.0".
+// users calls "m.0". That of a Dynamic table is saved with its keys.
 func (f *FusedOptimizers) State() iter.Seq2[string, *dtensor.Tensor] {
 	return func(yield func(string, *dtensor.Tensor) bool) {
 		for t, o := range f.optimizers {
-			if o == nil {
+			if o == nil || f.c.keys[t] != nil {
 				continue
 			}
 			state := o.State()

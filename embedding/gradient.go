@@ -106,7 +106,11 @@ func (x *exchange) ownsEvery() bool {
 func (x *exchange) sumRequests(t int, index, values *tensor.Tensor) tensor.Rows {
 	index = tensor.AddScalar(index, -float64(x.tables[t].row))
 	if len(x.requestPeers) == 1 { // they are distinct
-		return tensor.Rows{Index: index, Values: values}
+		if rows := (tensor.Rows{Index: index, Values: values}); x.tables[t].dynamic == nil {
+			return rows
+		} else {
+			return present(rows)
+		}
 	}
 	return tensor.Coalesce(index, values, 0, x.tables[t].rows())
 }
@@ -287,6 +291,22 @@ func (x *exchange) gather(r replicas, rows []tensor.Rows, counts []int, cause st
 		row[i] += n
 	}
 	all.Free()
+}
+
+// present returns rows without those of keys that have none: their number is negative.
+func present(rows tensor.Rows) tensor.Rows {
+	var there []int64
+	for i, row := range tensor.Read[int64](rows.Index) {
+		if row >= 0 {
+			there = append(there, int64(i))
+		}
+	}
+	runtime.KeepAlive(rows.Index)
+	if len(there) == rows.Index.Numel() {
+		return rows
+	}
+	at := numbersOn(rows.Index.Device(), there)
+	return tensor.Rows{Index: tensor.IndexSelect(rows.Index, 0, at), Values: tensor.TakeRows(rows.Values, at, 0)}
 }
 
 // find returns where row is in the ascending list index, ok false if it is not.

@@ -19,7 +19,7 @@ import (
 // rows, so that elements are added up as where rows are not divided.
 func (x *exchange) renormalize(rows []tensor.Rows) {
 	for _, r := range x.replicas {
-		if r = r.withMaxNorm(x.tables); len(r.tables) > 0 {
+		if r = r.where(x.renorms); len(r.tables) > 0 {
 			x.gather(r, rows, x.countsOf(r, rows), "ids of replicas")
 			for _, t := range r.tables {
 				rows[t].Index = tensor.Unique(rows[t].Index, 0, x.tables[t].rows()).Index
@@ -34,7 +34,7 @@ func (x *exchange) renormalize(rows []tensor.Rows) {
 	}
 	for _, r := range x.columns {
 		if !x.mesh.SameBits() {
-			x.addNorms(r.withMaxNorm(x.tables), sums)
+			x.addNorms(r.where(x.renorms), sums)
 		}
 	}
 	for t, its := range x.tables {
@@ -60,16 +60,8 @@ func (x *exchange) requestedRows() []tensor.Rows {
 	return rows
 }
 
-// withMaxNorm returns r with those of its tables that have a MaxNorm.
-func (r replicas) withMaxNorm(parts []part) replicas {
-	some := replicas{group: r.group}
-	for _, t := range r.tables {
-		if parts[t].renorm {
-			some.tables = append(some.tables, t)
-		}
-	}
-	return some
-}
+// renorms reports whether table t has a MaxNorm.
+func (x *exchange) renorms(t int) bool { return x.tables[t].renorm }
 
 // powSums returns the sums of the powers of the elements of rows, of whole rows or of this rank's part of them.
 func (p *part) powSums(rows *tensor.Tensor, whole bool) *tensor.Tensor {

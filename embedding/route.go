@@ -45,6 +45,17 @@ type replicas struct {
 	tables []int
 }
 
+// where returns r with those of its tables that are so.
+func (r replicas) where(is func(t int) bool) replicas {
+	some := replicas{group: r.group}
+	for _, t := range r.tables {
+		if is(t) {
+			some.tables = append(some.tables, t)
+		}
+	}
+	return some
+}
+
 // maxAxes is the number of axes of a mesh for which no memory is allocated.
 const maxAxes = 8
 
