@@ -58,10 +58,10 @@ func (s *State) excerpts() {
 	}
 }
 
-// rowBytes is the size of a row of a tensor on a disk.
+// rowBytes is the size of what this rank has of a row of a tensor on a disk.
 func (t *namedTensor) rowBytes() int {
 	n := t.dtype().Size()
-	for _, d := range t.shape()[1:] {
+	for _, d := range t.tensor.LocalShape()[1:] {
 		n *= d
 	}
 	return n
@@ -140,7 +140,7 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 	if len(mine.size) > 0 && mine.numel() > 0 {
 		its = t.tensor.Layout().Held(t.mesh().Coord())
 	}
-	rows, n := its.N, max(1, storedBytes/rowBytes/max(1, its.Stride))
+	rows, n := its.N, max(1, storedBytes/max(1, rowBytes)/max(1, its.Stride))
 	rounds := []int64{int64((rows + n - 1) / n), 0}
 	if l.err != nil {
 		rounds[1] = 1

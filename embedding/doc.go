@@ -70,9 +70,10 @@
 // It is looked up, pooled and trained as one in memory, in a Collection too, with the same bits; one more
 // collective of a number tells the ranks whether all disks have answered. It is trained by Fuse alone, with an
 // optimizer that changes only the rows that were looked up: RowAdagrad, SparseAdam, and SGD and Adagrad without
-// momentum and weight decay. All rows that a step changes have to fit into the Cache. Each rank has whole rows of
-// its own: RowWise over all axes of more than one rank, RowCyclic if there is one such, or TableWise. MaxNorm is refused. Export
-// gathers the rows some at a time.
+// momentum and weight decay. All rows that a step changes have to fit into the Cache. Each rank has rows or parts of rows
+// of its own: RowWise or ColumnWise over all axes of more than one rank, Grid, or if there is one such axis RowCyclic and TableWise.
+// Where columns are divided each rank reads and writes its part of a row, of which the disks have as many more. MaxNorm is refused.
+// Export gathers the rows some at a time.
 //
 // Rows that leave memory are appended to the file together, so that no write is of one row; their records before
 // are dead, and are cleaned when they take a third of the file. So a file is half as large again as the rows

@@ -131,7 +131,9 @@ func (a *adagrad) Step(grads []dtensor.Grad, lr float64) error {
 	if !ok {
 		return errors.New("the gradient is dense")
 	}
-	its := local(a.table, rows)
+	rows = rows.Distinct() // those of a table on a disk are in one order on all ranks, though not in slots of one number
+	offset, _ := a.table.Offset()
+	its := tensor.Rows{Index: tensor.AddScalar(rows.Index, -float64(offset[0])), Values: rows.Values}
 	numbers := tensor.Arange(its.Index.Device(), tensor.Int64, 0, its.Index.Numel())
 	squares := tensor.RowPowSums(dtensor.WholeRows(a.table, its.Values), numbers, 2)
 	means := tensor.Cast(squares, tensor.Float64)

@@ -108,38 +108,39 @@ func (s *stored) whole(op string) exported {
 func (s *stored) gather(op string, first, n int) *tensor.Tensor {
 	mesh, l, width := s.weight.Mesh(), s.weight.Layout(), s.weight.Dim(1)
 	counts := make([]int, mesh.Size())
-	lo, hi := 0, 0 // of this rank
+	var mine *tensor.Tensor
+	lo := 0 // of this rank
 	for i := range counts {
 		its := l.Held(l.Axes().Coord(i))
 		from, to := its.Below(first), its.Below(first+n)
-		counts[i] = (to - from) * width
+		_, columns := l.Span(l.Axes().Coord(i), 1)
+		counts[i] = (to - from) * columns
 		if i == mesh.Comm().Rank() {
-			lo, hi = from, to
+			lo, mine = from, tensor.New(mesh.Device(), s.weight.DType(), to-from, columns)
 		}
 	}
-	mine := tensor.New(mesh.Device(), s.weight.DType(), hi-lo, width)
 	defer mine.Free()
 	var err error
-	if lo < hi {
+	if mine.Numel() > 0 {
 		err = s.rows.ReadRows(0, lo, bytesOf(mine))
 	}
 	s.agree(mesh, op, err)
-	var all *tensor.Tensor
 	call := comm.Call{Kind: comm.GatherVKind, Src: dtensor.BufferOf(mine), Cause: op + ": rows"}
-	if mesh.Comm().Rank() == 0 {
-		all = tensor.New(mesh.Device(), s.weight.DType(), n, width)
-		call.Dst, call.DstCounts = dtensor.BufferOf(all), counts
+	if mesh.Comm().Rank() != 0 {
+		mesh.Do(mesh.Comm(), call)
+		return nil
 	}
+	got, all := tensor.New(mesh.Device(), s.weight.DType(), n*width), tensor.New(mesh.Device(), s.weight.DType(), n, width)
+	defer got.Free()
+	call.Dst, call.DstCounts = dtensor.BufferOf(got), counts
 	mesh.Do(mesh.Comm(), call)
-	if all == nil || l.Cyclic() < 0 {
-		return all
-	}
-	defer all.Free()
-	inOrder, from := tensor.New(mesh.Device(), s.weight.DType(), n, width), bytesOf(all)
+	from, size := bytesOf(got), s.weight.DType().Size()
 	for i := range counts {
-		from = spread(bytesOf(inOrder), from, width*s.weight.DType().Size(), l.Held(l.Axes().Coord(i)), first, first+n)
+		coord := l.Axes().Coord(i)
+		column, columns := l.Span(coord, 1)
+		from = spread(bytesOf(all)[column*size:], from, width*size, columns*size, l.Held(coord), first, first+n)
 	}
-	return inOrder
+	return all
 }
 
 // Export writes the keys and their rows; see Table.Export.

@@ -52,38 +52,18 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 	case !tensor.OnHost(mesh.Device()):
 		refuse(op, "%s has a Store and the mesh is on %v; its rows go through the memory of CPUs, so make a mesh of them", s.name, mesh.Device())
 	}
-	axes := 0 // of more than one rank
 	for axis, a := range mesh.Axes() {
-		if a.Size > 1 && !places[axis].Shards(0) {
-			refuse(op, "%s has a Store and lies %s; each rank has to have whole rows of its own, so use RowWise over all axes "+
-				"of %v, RowCyclic over the one of more than one rank, or TableWise", s.name, c.Layout, mesh)
-		}
-		if a.Size > 1 {
-			axes++
+		if a.Size > 1 && !places[axis].IsShard() {
+			refuse(op, "%s has a Store and lies %s; each rank has to have rows or columns of its own, so name axis %q too: use RowWise or "+
+				"ColumnWise over all axes of %v, Grid, RowCyclic over the one of more than one rank, or TableWise", s.name, c.Layout, a.Name, mesh)
 		}
 	}
 	s.disk = rowstore.Config{Table: c.Name, Folder: c.Store, Files: c.files, Patience: c.patience}
 	s.weight = mesh.WrapStored(op, storedField{s, 0, c.Dim * c.DType.Size()},
 		s.name+" has its rows on a disk, and no operator on them but lookups; make an optimizer of the table's Resident",
 		c.DType, []int{c.Rows, c.Dim}, places...)
-	sizes := slotsOf(s, mesh, c)
-	if axes > 1 { // no list of sizes says how they lie: give all ranks the same
-		least := slices.Min(sizes)
-		for i := range sizes {
-			sizes[i] = least
-		}
-	}
-	for axis := range places {
-		switch {
-		case mesh.Axes()[axis].Size == 1:
-			places[axis] = layout.Replicate()
-		case axes == 1:
-			places[axis] = layout.ShardSizes(0, sizes...)
-		default:
-			places[axis] = layout.Shard(0)
-		}
-	}
-	s.resident = dtensor.Zeros(mesh, c.DType, []int{sum(sizes), c.Dim}, places...)
+	slots := placeSlots(mesh, places, slotsOf(s, mesh, c))
+	s.resident = dtensor.Zeros(mesh, c.DType, []int{slots, c.Dim}, places...)
 	s.resident.Local().Persist()
 	s.resident.MarkExcerpt(s.name)
 	if !mesh.Inside() {
@@ -92,9 +72,10 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 	var err error
 	its, of := s.weight.Layout().Held(mesh.Coord()), s.disk
 	if s.slots = s.resident.LocalShape()[0]; its.N > 0 {
-		of.Number, of.Rows, of.Slots, of.Fresh = its.Row, its.N, s.slots, freshRows(c, its)
+		column, columns := s.weight.Layout().Span(mesh.Coord(), 1)
+		of.Number, of.Rows, of.Slots, of.Fresh = its.Row, its.N, s.slots, freshRows(c, its, column, columns)
 		if s.rows, err = rowstore.New(of); err == nil {
-			s.rows.AddField(bytesOf(s.resident.Local()), c.Dim*c.DType.Size(), nil)
+			s.rows.AddField(bytesOf(s.resident.Local()), columns*c.DType.Size(), nil)
 		}
 	}
 	s.agree(mesh, op, err)
@@ -121,8 +102,32 @@ func slotsOf(s *stored, mesh *dtensor.Mesh, c Config) []int {
 	return sizes
 }
 
-// freshRows returns what sets a row, counted among those of a rank, to what it is in a new table.
-func freshRows(c Config, its layout.Held) func(row int, data []byte) {
+// placeSlots changes the placements of a table to those of its slots, of which sizes has how many each rank has, and returns how
+// many there are.
+func placeSlots(mesh *dtensor.Mesh, places []layout.Placement, sizes []int) (slots int) {
+	var divided []int // the axes that divide rows
+	// If they are several no list of sizes says how the slots lie: all ranks have the same.
+	slots = slices.Min(slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n == 0 }))
+	for axis, a := range mesh.Axes() {
+		switch {
+		case a.Size == 1:
+			places[axis] = layout.Replicate()
+		case places[axis].Shards(0):
+			divided, slots, places[axis] = append(divided, axis), slots*a.Size, layout.Shard(0)
+		}
+	}
+	if len(divided) == 1 {
+		along := make([]int, mesh.Axes()[divided[0]].Size)
+		for i, n := range sizes {
+			along[mesh.LayoutAxes().Coord(i)[divided[0]]] = n
+		}
+		places[divided[0]], slots = layout.ShardSizes(0, along...), sum(along)
+	}
+	return slots
+}
+
+// freshRows returns what sets the columns of a row, counted among those of a rank, to what they are in a new table.
+func freshRows(c Config, its layout.Held, column, columns int) func(row int, data []byte) {
 	padding := -1
 	if s := (settings{}); s.setPadding(c.PaddingIdx, c.Rows) {
 		padding = s.padding
@@ -135,10 +140,10 @@ func freshRows(c Config, its layout.Held) func(row int, data []byte) {
 			return
 		}
 		var words [64]uint32
-		size := len(data) / c.Dim
-		for at := 0; at < c.Dim; at += len(words) {
-			its := words[:min(len(words), c.Dim-at)]
-			philox.Key(c.Key).Words(its, uint64(row)*uint64(c.Dim)+uint64(at))
+		size := c.DType.Size()
+		for at := 0; at < columns; at += len(words) {
+			its := words[:min(len(words), columns-at)]
+			philox.Key(c.Key).Words(its, uint64(row)*uint64(c.Dim)+uint64(column+at))
 			for i, w := range its {
 				v, to := float32(math.FMA(std, philox.Normal(w), 0)), data[(at+i)*size:]
 				switch c.DType {
@@ -173,7 +178,7 @@ func bytesOf(x *tensor.Tensor) []byte {
 type storedField struct {
 	s        *stored
 	number   int
-	rowBytes int
+	rowBytes int // of a whole row
 }
 
 func (f storedField) ReadRows(first int, b []byte) error {

@@ -18,15 +18,15 @@ import (
 // A table on disks is exported as its twin in memory is, in several pieces, and so is what changes.
 func TestExportStored(t *testing.T) {
 	for _, ranks := range testenv.Fewer([]int{1, 2, 4}, 1) {
-		for i, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float32} {
+		for i, l := range []embedding.Layout{embedding.RowWise("a"), embedding.RowWise("a"), embedding.RowCyclic("a"), embedding.ColumnWise("a"),
+			embedding.ColumnWiseOn("a", 0, ranks-1, ranks-1)} {
+			dt := []tensor.DType{tensor.Float32, tensor.BFloat16}[i%2]
 			path := filepath.Join(t.TempDir(), "users.table")
 			meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
 				var table, twin *embedding.Table
 				if err := dtensor.Try(ctx, m, func() {
 					c := storedConfig(t.TempDir())
-					if i > 1 {
-						c.Layout = embedding.RowCyclic("a")
-					}
+					c.Layout = l
 					c.Dim, c.DType, c.Cache = 1<<11, dt, 256<<11*dt.Size() // 5 or 3 pieces
 					table = embedding.NewTable(m, c)
 					c.Store, c.Cache = "", 0
@@ -43,10 +43,11 @@ func TestExportStored(t *testing.T) {
 				}
 				rows, _ := table.Weight().Stored()
 				if offset, _ := table.Weight().Offset(); offset[0] == 0 { // row 3 becomes zeros
-					if err := rows.WriteRows(3, make([]byte, dt.Size()<<11)); err != nil {
+					its := tensor.Narrow(twin.Weight().Local(), 0, 3, 1)
+					tensor.Fill(its, 0)
+					if err := rows.WriteRows(3, make([]byte, its.Bytes())); err != nil {
 						return err
 					}
-					tensor.Fill(tensor.Narrow(twin.Weight().Local(), 0, 3, 1), 0)
 				}
 				changed, err := table.ExportChanges(ctx, path)
 				if err != nil || changed != 1 {
@@ -60,13 +61,19 @@ func TestExportStored(t *testing.T) {
 
 // Each file operation of the second rank fails: all ranks return one error, and what was exported before is served.
 func TestExportStoredOnAFailingDisk(t *testing.T) {
+	for _, l := range []embedding.Layout{embedding.RowWise("a"), embedding.ColumnWise("a")} {
+		exportOnAFailingDisk(t, l)
+	}
+}
+
+func exportOnAFailingDisk(t *testing.T, l embedding.Layout) {
 	path := filepath.Join(t.TempDir(), "users.table")
 	failed := 0
 	for at, done := 0, false; !done; at++ {
 		files := &badFiles{folder: t.TempDir()}
 		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			c := storedConfig(t.TempDir())
-			if m.Comm().Rank() == 1 {
+			if c.Layout = l; m.Comm().Rank() == 1 {
 				c.OnFiles(files, 0)
 			}
 			table, err := trained(ctx, m, c)

@@ -84,14 +84,9 @@ func storedConfig(folder string) embedding.Config {
 
 // fuseAdagrad trains a table by row-wise Adagrad.
 func fuseAdagrad(t *embedding.Table) {
-	r := t.Resident()
-	sums := dtensor.Zeros(r.Mesh(), tensor.Float32, []int{r.Dim(0)}, r.Placements()...)
-	sums.Local().Persist()
-	t.Follow(func(yield func(string, *dtensor.Tensor) bool) { yield("sum.0", sums) })
-	t.Fuse(func(rows *dtensor.Rows) error {
-		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(r.Local(), local(r, rows), sums.Local(), nil)
-		return nil
-	})
+	opt := newAdagrad([]*dtensor.Tensor{t.Resident()})
+	t.Follow(opt.State())
+	t.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, 0.1) })
 }
 
 // trained makes the table that c describes and trains its first 480 rows.
@@ -160,7 +155,7 @@ func storedRun(ctx context.Context, m *dtensor.Mesh, t *embedding.Table) (losses
 // TestStoredOnAFailingDisk has each file operation of the second rank fail, at both attempts: all ranks return one
 // error that names rank, table and file, and then the training goes on with the bits of one without failures.
 func TestStoredOnAFailingDisk(t *testing.T) {
-	for _, l := range []embedding.Layout{embedding.RowWise("a"), embedding.RowCyclic("a")} {
+	for _, l := range []embedding.Layout{embedding.RowWise("a"), embedding.RowCyclic("a"), embedding.ColumnWise("a")} {
 		failingDisk(t, l)
 	}
 }
@@ -232,8 +227,11 @@ func failingDisk(t *testing.T, l embedding.Layout) {
 	}
 }
 
-// ownsRow reports whether rank 1 of 2 has a row.
+// ownsRow reports whether rank 1 of 2 has a row, or a part of it.
 func ownsRow(t *embedding.Table, row int) bool {
+	if t.Weight().Placements()[0].Shards(1) {
+		return true
+	}
 	if t.Weight().Placements()[0].IsCyclic() {
 		return row%2 == 1
 	}
@@ -242,14 +240,13 @@ func ownsRow(t *embedding.Table, row int) bool {
 
 // A batch of more rows than the cache holds is looked up, and cannot be trained; the next batch is.
 func TestStoredMoreRowsThanCache(t *testing.T) {
-	for _, ranks := range []int{1, 2, 4} {
+	for ranks, l := range map[int]embedding.Layout{1: embedding.RowWise("a"), 2: embedding.RowCyclic("a"), 3: embedding.ColumnWise("a"),
+		4: embedding.RowCyclic("a")} {
 		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
 			var table, twin *embedding.Table
 			if err := dtensor.Try(ctx, m, func() {
 				c := storedConfig(t.TempDir())
-				if ranks > 1 {
-					c.Layout = embedding.RowCyclic("a")
-				}
+				c.Layout = l
 				table = embedding.NewTable(m, c)
 				fuseAdagrad(table)
 				c.Store, c.Cache = "", 0
@@ -296,8 +293,7 @@ func TestStoredRefusals(t *testing.T) {
 	}
 	for says, change := range map[string]func(c *embedding.Config){
 		"MaxNorm, which changes rows":                  func(c *embedding.Config) { c.MaxNorm = &norm },
-		"lies column-wise over a; each rank":           func(c *embedding.Config) { c.Layout = embedding.ColumnWise("a") },
-		"lies data-parallel; each rank":                func(c *embedding.Config) { c.Layout = embedding.Replicated() },
+		`name axis "a" too: use RowWise or ColumnWise`: func(c *embedding.Config) { c.Layout = embedding.Replicated() },
 		"Cache is 100 bytes, which is":                 func(c *embedding.Config) { c.Cache = 100 },
 		"Cache is 0 bytes, which is":                   func(c *embedding.Config) { c.Cache = 0 },
 		"has 0 rows of 4 features; with a Store":       func(c *embedding.Config) { c.Rows = 0 },
@@ -353,4 +349,33 @@ func TestStoredRefusals(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A table of fewer rows than ranks, and one of fewer columns, are looked up and trained as their twins in memory.
+func TestStoredFewerThanRanks(t *testing.T) {
+	for _, l := range []embedding.Layout{embedding.RowWise("a", "b"), embedding.ColumnWise("a", "b"), embedding.Grid("b", "a")} {
+		meshtest.On(t, []int{2, 3}, func(ctx context.Context, m *dtensor.Mesh) error {
+			c := embedding.Config{Name: "few", Rows: 3, Dim: 2, Layout: l, Key: dtensor.Key{Seed: 4}}
+			twin := embedding.NewTable(m, c)
+			c.Store, c.Cache = t.TempDir(), 6*16*2*4
+			table := embedding.NewTable(m, c)
+			var got [2][]float64
+			for i, its := range []*embedding.Table{table, twin} {
+				fuseAdagrad(its)
+				for range 3 {
+					if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						h := its.Lookup(meshtest.Place(m, []int64{2, 0, 2, 1}, []int{4}, replicate, shard0)).Reduced()
+						got[i] = append(got[i], whole(h.Detach())...)
+						return h.Mul(h).Sum(nil, false)
+					}, its.Param()); err != nil {
+						return err
+					}
+				}
+			}
+			if !slices.Equal(got[0], got[1]) {
+				return fmt.Errorf("%v: on a disk %v, in memory %v", l, got[0], got[1])
+			}
+			return nil
+		})
+	}
 }

@@ -40,7 +40,16 @@ func (t *Table) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 			continue
 		}
 		r := s.resident
-		byRow := x.NDim() > 0 && x.Mesh() == r.Mesh() && x.Dim(0) == r.Dim(0) && slices.Equal(x.Placements(), r.Placements())
+		byRow := x.NDim() > 0 && x.Mesh() == r.Mesh() && x.Dim(0) == r.Dim(0)
+		places := s.weight.Placements()
+		for axis, p := range r.Placements() {
+			switch its := x.Placement(axis); {
+			case its.IsReplicate() && !p.Shards(0): // a number of a row, which all ranks with parts of it have
+				places[axis] = its
+			case its != p:
+				byRow = false
+			}
+		}
 		switch {
 		case !strings.HasSuffix(name, ".0"):
 			refuse(op, "%s: %q is of another parameter; make an optimizer of this table alone", s.name, name)
@@ -58,7 +67,7 @@ func (t *Table) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 				rowBytes *= n
 			}
 			x = x.Mesh().WrapStored(op, storedField{s, fields, rowBytes}, s.name+" has its rows on a disk, and "+name+" with them", x.DType(), shape,
-				s.weight.Placements()...)
+				places...)
 			fields++
 		case x.Numel() != 1:
 			refuse(op, "%s: %q is %v, not of rows as Resident is, %v; make a RowAdagrad, Adagrad, SparseAdam or SGD of Resident", s.name, name, x, r)
@@ -179,7 +188,7 @@ type StoreStats struct {
 	Rows  int // of the table
 	Slots int // for how many rows there is room in memory
 
-	Wanted       int // distinct rows that lookups wanted of their owners
+	Wanted       int // distinct rows that lookups wanted of their owners, or parts of them where columns are divided
 	Hits         int // those that were in memory
 	Prefetched   int // rows that Prefetch has read
 	PrefetchHits int // those that a lookup then wanted

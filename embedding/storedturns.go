@@ -75,7 +75,7 @@ func (f storedField) InBlocks() (blocks dtensor.Stored, free func()) {
 		mesh.Do(mesh.Comm(), comm.Call{Kind: comm.AllToAllVKind, Dst: comm.Of(got), Src: comm.Of(message), DstCounts: receive, SrcCounts: send,
 			Cause: op + ": rows"})
 		for i := range turns {
-			got = spread(rows, got, f.rowBytes, turns[i], lo, hi)
+			got = spread(rows, got, f.rowBytes, f.rowBytes, turns[i], lo, hi)
 		}
 		if len(rows) > 0 {
 			err = to.WriteRows(block[me].Below(lo), rows)
@@ -86,11 +86,12 @@ func (f storedField) InBlocks() (blocks dtensor.Stored, free func()) {
 	return to, free
 }
 
-// spread copies those of the rows from lo to hi that a rank has to their places among these, and returns what follows them in from.
-func spread(to, from []byte, rowBytes int, its layout.Held, lo, hi int) (rest []byte) {
+// spread copies n bytes of those of the rows from lo to hi that a rank has to their places among these, and returns what follows
+// them in from.
+func spread(to, from []byte, rowBytes, n int, its layout.Held, lo, hi int) (rest []byte) {
 	for i := its.Below(lo); i < its.Below(hi); i++ {
-		copy(to[(its.Row(i)-lo)*rowBytes:], from[:rowBytes])
-		from = from[rowBytes:]
+		copy(to[(its.Row(i)-lo)*rowBytes:], from[:n])
+		from = from[n:]
 	}
 	return from
 }

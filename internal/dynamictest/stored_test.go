@@ -149,31 +149,30 @@ func (s *storedSide) addTable(p *storedProgram, t *embedding.Table) {
 
 // batch returns a batch of one id a sample and feature.
 func (p *storedProgram) batch(mesh *dtensor.Mesh, ids []int64, sharded bool) (*embedding.Jagged, error) {
-	place, first, n := layout.Replicate(), 0, len(ids)
+	places := mesh.Every(layout.Replicate())
 	if sharded {
-		place = layout.Shard(0)
-		sizes := layout.ChunkSizes(n, mesh.Size())
-		for _, size := range sizes[:mesh.Comm().Rank()] {
-			first += size
-		}
-		n = sizes[mesh.Comm().Rank()]
+		places[len(places)-1] = layout.Shard(0)
 	}
+	spread := dtensor.Zeros(mesh, tensor.Int64, []int{len(ids)}, places...)
+	offset, _ := spread.Offset()
+	first, n := offset[0], spread.LocalShape()[0]
 	lengths := slices.Repeat([]int{1}, 2*n)
 	list := slices.Clone(ids[first : first+n])
 	for _, id := range ids[first : first+n] {
 		list = append(list, id%int64(p.rows/2))
 	}
-	return embedding.NewJagged(mesh, []string{"users", "items"}, len(ids), lengths, list, nil, place)
+	return embedding.NewJagged(mesh, []string{"users", "items"}, len(ids), lengths, list, nil, places...)
 }
 
 // run does an operation and returns what it looks up.
 func (s *storedSide) run(ctx context.Context, mesh *dtensor.Mesh, p *storedProgram, o storedOp) (out []float64, err error) {
-	place := layout.Replicate()
+	every := mesh.Every(layout.Replicate())
+	places := slices.Clone(every)
 	if o.sharded {
-		place = layout.Shard(0)
+		places[len(places)-1] = layout.Shard(0)
 	}
 	ids := func(list []int64, shape ...int) *dtensor.Tensor {
-		return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), list, shape...), place)
+		return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), list, shape...), places...)
 	}
 	table := s.tables[0]
 	params := []*dtensor.Tensor{table.Param()}
@@ -186,9 +185,9 @@ func (s *storedSide) run(ctx context.Context, mesh *dtensor.Mesh, p *storedProgr
 		case "look up":
 			h = table.Lookup(ids(o.ids, len(o.ids))).Reduced()
 		case "look up as":
-			h = table.LookupAs(ids(o.ids, len(o.ids)), layout.Replicate())
+			h = table.LookupAs(ids(o.ids, len(o.ids)), every...)
 		case "bags":
-			place = layout.Replicate()
+			places = every
 			h = table.Bag(ids(o.ids, len(o.ids)), ids(o.starts, len(o.starts)), nil, o.mode).Reduced()
 		case "equal bags":
 			h = table.Bag(ids(o.ids, len(o.ids)/2, 2), nil, nil, o.mode).Reduced()
@@ -250,6 +249,24 @@ func (s *storedSide) saved() (all []float64) {
 // on equal ones in memory: all that is looked up and saved has the same bits. Checkpoints of each
 // are loaded by the other, under other numbers of ranks. Their digests are equal.
 func TestStoredPrograms(t *testing.T) {
+	storedPrograms(t, func(int) []int { return nil }, func(ranks, i int) embedding.Layout {
+		return []embedding.Layout{embedding.RowWise("tp"), embedding.TableWise("tp", ranks-1), embedding.RowCyclic("tp")}[i%3]
+	})
+}
+
+// So are tables whose columns are divided, of which a rank may have none, and whose rows are too.
+func TestStoredProgramsOfColumns(t *testing.T) {
+	grid := func(ranks int) []int { return []int{ranks / max(1, ranks-2), max(1, ranks-2)} } // 1x1, 2x1, 3x1 and 2x2
+	storedPrograms(t, grid, func(ranks, i int) embedding.Layout {
+		if ranks == 3 {
+			return []embedding.Layout{embedding.ColumnWise("dp"), embedding.ColumnWiseOn("dp", 0, 2, 2), embedding.RowWise("dp")}[i%3]
+		}
+		return []embedding.Layout{embedding.ColumnWise("dp", "tp"), embedding.Grid("dp", "tp"), embedding.Grid("tp", "dp")}[i%3]
+	})
+}
+
+// storedPrograms runs the programs on meshes of the sizes that shape gives, nil for one axis, in layouts by ranks and a number.
+func storedPrograms(t *testing.T, shape func(ranks int) []int, layoutOf func(ranks, i int) embedding.Layout) {
 	for n := range uint64(max(8, *programs)) {
 		p := newStoredProgram(n)
 		dir := t.TempDir()
@@ -257,11 +274,15 @@ func TestStoredPrograms(t *testing.T) {
 		run := func(ranks, from, to int) {
 			t.Helper()
 			commtest.Run(t, ranks, func(ctx context.Context, world *comm.Comm) error {
-				mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: ranks})
+				axes := []dtensor.Axis{{Name: "tp", Size: ranks}}
+				if sizes := shape(ranks); sizes != nil {
+					axes = []dtensor.Axis{{Name: "dp", Size: sizes[0]}, {Name: "tp", Size: sizes[1]}}
+				}
+				mesh, err := dtensor.NewMesh(world, axes...)
 				if err != nil {
 					return err
 				}
-				l := []embedding.Layout{embedding.RowWise("tp"), embedding.TableWise("tp", ranks-1), embedding.RowCyclic("tp")}[int(n/2+uint64(from))%3]
+				l := layoutOf(ranks, int(n/2+uint64(from)))
 				var sides [2]*storedSide
 				err = dtensor.Try(ctx, mesh, func() {
 					sides = [2]*storedSide{p.newStoredSide(mesh, "", l), p.newStoredSide(mesh, filepath.Join(dir, "store"), l)}
