@@ -27,7 +27,7 @@ import (
 //   - Lookups through the table or its Collection are fused; the functions Lookup
 //     and Bag on Weight know nothing of it.
 //
-// An error of update ends ValueAndGrad with that error. A nil update undoes Fuse.
+// Fuse keeps the rows: they outlive every scope, as what an optimizer remembers of them does. An error of update ends ValueAndGrad with that error. A nil update undoes Fuse.
 // Fuse throws an *Error for a table that is Partial.
 func (t *Table) Fuse(update func(rows *dtensor.Rows) error) {
 	t.fused = nil
@@ -42,6 +42,7 @@ func (t *Table) Fuse(update func(rows *dtensor.Rows) error) {
 		mesh := t.weight.Mesh()
 		handle := dtensor.Zeros(mesh, tensor.Float32, []int{1}, mesh.Every(layout.Replicate())...)
 		handle.Local().Persist()
+		t.weight.Local().Persist()
 		t.fused = &fused{handle: handle, update: update}
 	}
 }

@@ -289,3 +289,29 @@ func TestFusedOutside(t *testing.T) {
 		return err
 	})
 }
+
+// A table that is fused in a Try outlives it, by itself and in a collection, though nothing but its Param was kept.
+func TestFusedTableOutlivesItsScope(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		var table *embedding.Table
+		var c *embedding.Collection
+		if err := dtensor.Try(ctx, m, func() {
+			config := embedding.Config{Name: "t", Rows: 5, Dim: 2, Layout: embedding.RowWise("a")}
+			table = embedding.NewTable(m, config)
+			table.Fuse(func(*dtensor.Rows) error { return nil })
+			c = embedding.NewCollection(m, embedding.CollectionTable{Config: config, Features: []string{"f"}})
+			c.Fuse(embedding.FusedOptimizer{New: newAdagrad})
+			dtensor.Keep(append(c.Params(), table.Param())...)
+		}); err != nil {
+			return err
+		}
+		j, err := embedding.NewJagged(m, []string{"f"}, 1, []int{1}, []int64{3}, nil)
+		if err != nil {
+			return err
+		}
+		_, _, err = dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return c.Bags(j).Values().Add(table.Lookup(meshtest.Place(m, []int64{4}, []int{1}, replicate)).Reduced()).Sum(nil, false)
+		}, append(c.Params(), table.Param())...)
+		return err
+	})
+}
