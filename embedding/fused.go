@@ -27,7 +27,9 @@ import (
 //   - Lookups through the table or its Collection are fused; the functions Lookup
 //     and Bag on Weight know nothing of it.
 //
-// Fuse keeps the rows: they outlive every scope, as what an optimizer remembers of them does. An error of update ends ValueAndGrad with that error. A nil update undoes Fuse.
+// Fuse keeps the rows: they outlive every scope, as what an optimizer remembers of them does.
+//
+// An error of update ends ValueAndGrad with that error. A nil update undoes Fuse.
 // Fuse throws an *Error for a table that is Partial.
 func (t *Table) Fuse(update func(rows *dtensor.Rows) error) {
 	t.fused = nil

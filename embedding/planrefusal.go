@@ -3,6 +3,7 @@ package embedding
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -17,11 +18,31 @@ func (p *Plan) refusal(v value) error {
 			largest = t
 		}
 	}
-	d := p.demands[largest]
-	return &Error{Op: "NewPlan", Detail: fmt.Sprintf(
-		"%d tables of %s together do not fit %d ranks of %s each: the best plan found is %s over; "+
-			"the largest table is %q with %s (%d rows of %d); give more ranks or memory, or fewer rows",
-		len(p.demands), exact(total), o.Ranks, exact(o.MemoryBytes), exact(v.over), d.Name, exact(p.bytes(&d, d.Rows, d.Dim)), d.Rows, d.Dim)}
+	d, copies := p.demands[largest], ""
+	if all := p.leastOfAll(); all > total {
+		copies = fmt.Sprintf(", %s with the copies that Kinds ask for,", exact(all))
+	}
+	return planError("%d tables of %s together%s do not fit %d ranks of %s each: the best plan found is %s over; "+
+		"the largest table is %q with %s (%d rows of %d); give more ranks or memory, or fewer rows",
+		len(p.demands), exact(total), copies, o.Ranks, exact(o.MemoryBytes), exact(v.over), d.Name, exact(p.bytes(&d, d.Rows, d.Dim)),
+		d.Rows, d.Dim)
+}
+
+// leastOfAll returns how much all ranks have together at least.
+func (p *Plan) leastOfAll() (bytes int) {
+	for i := range p.units {
+		u := &p.units[i]
+		least := math.MaxInt
+		for _, k := range u.kinds {
+			if k == TableWiseKind {
+				least = min(least, u.bytes)
+			} else {
+				least = min(least, sum(u.memory[k]))
+			}
+		}
+		bytes += least
+	}
+	return bytes
 }
 
 // impossible returns an error if what tables may have does not fit any plan, whatever the

@@ -87,6 +87,18 @@ func TestPlanRefusesTheImpossible(t *testing.T) {
 	}
 }
 
+// A refusal counts the copies of tables that may only be replicated: without them these would fit.
+func TestPlanRefusalCountsCopies(t *testing.T) {
+	_, err := NewPlan([]Demand{
+		{Name: "copied", Rows: 500, Dim: 10, IDs: 1, Kinds: []Kind{DataParallelKind}},
+		{Name: "free", Rows: 1600, Dim: 10, IDs: 1}}, someRates, PlanOptions{Axis: "tp", Ranks: 2, Batch: 8, MemoryBytes: 50_000})
+	const says = "2 tables of 84.0 kB (84000 bytes) together, 104.0 kB (104000 bytes) with the copies that Kinds ask for, " +
+		"do not fit 2 ranks of 50.0 kB"
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want %q", err, says)
+	}
+}
+
 // unitOf returns the unit of a table.
 func unitOf(p *Plan, table int) int {
 	return slices.IndexFunc(p.units, func(u unit) bool { return slices.Contains(u.tables, table) })
