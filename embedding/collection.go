@@ -2,6 +2,7 @@ package embedding
 
 import (
 	"iter"
+	"reflect"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -101,7 +102,7 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			if t.Dynamic.mesh() != mesh {
 				refuse(op, "%v is on mesh %v and the collection on another, %v; make it on that of the collection", t.Dynamic, t.Dynamic.mesh(), mesh)
 			}
-			if t.Name != "" || t.Rows != 0 || t.Dim != 0 {
+			if !reflect.ValueOf(t.Config).IsZero() {
 				refuse(op, "%v has a Config too, of table %q; give one of them: the DynamicConfig says all of a table of keys", t.Dynamic, t.Name)
 			}
 			t.Name, t.Dim = t.Dynamic.config.Name, t.Dynamic.config.Dim

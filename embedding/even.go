@@ -67,14 +67,21 @@ func (v *batchLookup) evenBags() *Pooled {
 		dy := tensor.Widen(gy.Redistribute(places...).Local()).Reshape(j.samples*features, width)
 		sums := make([]*tensor.Tensor, len(c.tables))
 		for t, u := range v.distinct {
-			values := dy
-			if len(c.of[t]) == 0 {
+			values, n := dy, u.Order.Numel()
+			row := func(at int) int { return at%j.samples*features + c.of[t][at/j.samples] } // of dy, of an id of this table
+			switch {
+			case len(c.of[t]) == 0:
 				values = tensor.New(dev, dy.DType(), 0, v.tables[t].width)
-			} else { // the ids of this table are some of the rows of dy
-				n := u.Order.Numel()
+			case c.mesh.SameBits(): // where rows lie decides how they are added up: they lie as those of other Bags do
+				its := index.New[int64](dev, n)
+				for at := range its.Elems {
+					its.Elems[at] = int64(row(at))
+				}
+				values = tensor.TakeRows(dy, its.Tensor(dev, n), 0)
+			default: // the ids of this table are some of the rows of dy
 				order := index.New[int32](dev, n)
 				for k, at := range tensor.Read[int32](u.Order) {
-					order.Elems[k] = int32(int(at)%j.samples*features + c.of[t][int(at)/j.samples])
+					order.Elems[k] = int32(row(int(at)))
 				}
 				runtime.KeepAlive(u.Order)
 				u.Order, u.Slot = order.Tensor(dev, n), which // of which SumRows wants the size alone

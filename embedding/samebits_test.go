@@ -388,3 +388,60 @@ func TestMaxNormHasTheSameBits(t *testing.T) {
 		}
 	}
 }
+
+// With SameBits lists of one id each, in tables of which some are divided by columns, whose rows then come in parts, have the
+// gradients of one rank's.
+func TestEvenBagsHaveTheSameBits(t *testing.T) {
+	const rows, dim, samples = 3, 4, 12
+	names := []string{"a", "b", "c", "d", "e"}
+	var want []float64
+	for _, c := range []struct {
+		mesh    []int
+		layouts [2]embedding.Layout
+	}{
+		{[]int{1}, [2]embedding.Layout{}},
+		{[]int{2}, [2]embedding.Layout{embedding.RowWise("a"), embedding.ColumnWise("a")}},
+		{[]int{2}, [2]embedding.Layout{embedding.RowWise("a"), embedding.RowCyclic("a")}},
+		{[]int{3}, [2]embedding.Layout{embedding.ColumnWise("a"), embedding.TableWise("a", 1)}},
+		{[]int{4}, [2]embedding.Layout{embedding.Replicated(), embedding.Replicated()}},
+	} {
+		meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			config := embedding.Config{Name: "x", Rows: rows, Dim: dim, Layout: c.layouts[0], Key: dtensor.Key{Seed: 1}}
+			other := embedding.Config{Name: "y", Rows: rows, Dim: dim, Layout: c.layouts[1], Key: dtensor.Key{Seed: 2}}
+			all := embedding.NewCollection(m, embedding.CollectionTable{Config: config, Features: names[:3]},
+				embedding.CollectionTable{Config: other, Features: names[3:]})
+			spread := dtensor.Zeros(m, tensor.Int64, []int{samples}, shard0)
+			offset, _ := spread.Offset()
+			var ids []int64
+			for f := range names {
+				for s := offset[0]; s < offset[0]+spread.LocalShape()[0]; s++ {
+					ids = append(ids, int64((s*s+f)%rows))
+				}
+			}
+			j, err := embedding.NewJagged(m, names, samples, slices.Repeat([]int{1}, len(ids)), ids, nil, shard0)
+			if err != nil {
+				return err
+			}
+			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				y := all.Bags(j).Values()
+				return y.Mul(dtensor.Normal(m, dtensor.Key{Seed: 7}, 0, 1, y.Shape(), replicate)).Sin().Sum(nil, false)
+			}, all.Params()...)
+			if err != nil {
+				return err
+			}
+			var got []float64
+			for _, g := range grads {
+				its, _ := g.Rows()
+				got = append(got, whole(its.Dense())...)
+			}
+			if want == nil && m.Comm().Rank() == 0 {
+				want = got
+			}
+			if m.Comm().Rank() == 0 && !slices.Equal(got, want) {
+				return fmt.Errorf("%v: the gradients are %x, on one rank %x", c.layouts, got, want)
+			}
+			return nil
+		})
+	}
+}
