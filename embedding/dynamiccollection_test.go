@@ -251,7 +251,7 @@ func TestCollectionWithKeysOnMeshes(t *testing.T) {
 				if want == nil {
 					want, happened = got, its
 				}
-				what := fmt.Sprintf("case %d, fused %v, rows %v, even %v, narrow %v, mode %v, weighted %v, shared %v, layout %v: on mesh %v, samples %v, same bits %v", i, x.fused, x.rows, x.even, x.narrow, x.mode, x.weighted, x.shared, lies(a, b), mesh, places, same)
+				what := fmt.Sprintf("case %d, %v on mesh %v, samples %v, same bits %v", i, lies(a, b), mesh, places, same)
 				if its != happened {
 					return fmt.Errorf("%s: keys %s, on one rank %s", what, its, happened)
 				}
