@@ -77,11 +77,11 @@ func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *b
 // countLists has a key of dynamic table t count as often as samples have it, also where they share lists.
 func (v *batchLookup) countLists(t int) {
 	keys := v.tables[t].keys
-	if keys.counts == nil || !slices.ContainsFunc(v.c.of[t], func(f int) bool { return v.j.inverse[v.at[f]] != nil }) {
+	if !keys.used || !slices.ContainsFunc(v.c.of[t], func(f int) bool { return v.j.inverse[v.at[f]] != nil }) {
 		return
 	}
 	slot := tensor.Read[int32](v.distinct[t].Slot)
-	clear(keys.counts)
+	keys.counts = make([]int64, len(keys.hashes))
 	for i, f := range v.c.of[t] {
 		lengths, at := v.j.lengthsOf(v.at[f]), v.first[t][i]
 		samples := make([]int64, len(lengths)) // of each list

@@ -46,10 +46,8 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 func (x *exchange) setKeys(t int, keys *tensor.Tensor, training bool) {
 	its := &x.tables[t]
 	u := distinctKeys(keys, its.dynamic.rows)
-	if its.keys = &u; training {
-		u.counts = tensor.ToSlice[int64](u.Count())
-	}
-	x.distinct = append(x.distinct, u.Uniq)
+	u.used = training
+	its.keys, x.distinct = &u, append(x.distinct, u.Uniq)
 }
 
 // words is how many numbers a request of the table takes.
@@ -77,19 +75,24 @@ func (x *exchange) rowsOf(messages *tensor.Tensor) *tensor.Tensor {
 	}
 	wanted := index.New[int64](messages.Device(), x.begin[len(x.begin)-1])
 	numbers, lists := tensor.Read[int64](messages), make([][]int64, len(x.tables)) // of each dynamic table what all peers request
+	if len(x.tables) == 1 {
+		lists[0] = numbers
+	}
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			n := x.requestCount(i, t)
 			its := numbers[:x.tables[t].words()*n]
-			if numbers = numbers[len(its):]; x.tables[t].dynamic != nil {
-				lists[t] = append(lists[t], its...)
-			} else {
+			numbers = numbers[len(its):]
+			switch {
+			case x.tables[t].dynamic == nil:
 				copy(wanted.Elems[x.begin[i*len(x.tables)+t]:], its)
+			case len(x.tables) > 1:
+				lists[t] = append(lists[t], its...)
 			}
 		}
 	}
-	runtime.KeepAlive(messages)
 	rows := x.findKeys(lists)
+	runtime.KeepAlive(messages)
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			if x.tables[t].dynamic != nil {
@@ -104,34 +107,36 @@ func (x *exchange) rowsOf(messages *tensor.Tensor) *tensor.Tensor {
 // findKeys returns by dynamic table the rows of the keys that the peers request of it. In training it uses them, with those that
 // the replicas of this rank's rows have got.
 func (x *exchange) findKeys(lists [][]int64) [][]int64 {
-	all, first := make([]tensor.Rows, len(lists)), make([]int, len(lists)) // of replicas too; where this rank's are among them
+	all, first := slices.Clone(lists), make([]int, len(lists)) // of replicas too; where this rank's are among them
 	uses := func(t int) bool { return x.tables[t].words() == 2 }
-	for t := range lists {
-		if uses(t) {
-			all[t].Index = numbersOn(x.mesh.Device(), lists[t])
-		}
-	}
+	its := make([]tensor.Rows, len(lists))
 	for _, r := range x.replicas {
 		if r = r.where(uses); len(r.tables) == 0 {
 			continue
 		}
-		counts, k := x.countsOf(r, all), len(r.tables)
+		for _, t := range r.tables {
+			its[t].Index = numbersOn(x.mesh.Device(), lists[t])
+		}
+		counts, k := x.countsOf(r, its), len(r.tables)
 		for i, n := range counts[:k*r.group.Rank()] {
 			first[r.tables[i%k]] += n
 		}
-		x.gather(r, all, counts, "keys of replicas")
+		x.gather(r, its, counts, "keys of replicas")
+		for _, t := range r.tables {
+			all[t] = tensor.Read[int64](its[t].Index)
+		}
 	}
 	rows := make([][]int64, len(lists))
 	for t, list := range lists {
 		switch d := x.tables[t].dynamic; {
 		case d == nil:
 		case uses(t):
-			rows[t] = d.use(tensor.Read[int64](all[t].Index))[first[t]/2:][:len(list)/2]
+			rows[t] = d.use(all[t])[first[t]/2:][:len(list)/2]
 		default:
 			rows[t] = d.find(list)
 		}
 	}
-	runtime.KeepAlive(all)
+	runtime.KeepAlive(its)
 	return rows
 }
 
@@ -215,7 +220,8 @@ func (d *Dynamic) gradientOfAll(l *dynamicLookup, keys, dy *dtensor.Tensor) *dte
 type distinct struct {
 	tensor.Uniq // Index has the first row of each key's slice
 	hashes      []keytable.Hash
-	counts      []int64 // how often each key occurs; nil: its owners are not to know
+	used        bool    // the owners are to know how often each key occurs
+	counts      []int64 // that; nil: as often as it is looked up
 }
 
 // distinctKeys returns the distinct ones of keys; slices have so many rows.
@@ -276,23 +282,29 @@ func distinctKeys(keys *tensor.Tensor, rows int) distinct {
 
 // words is how many numbers a message has of each key.
 func (u *distinct) words() int {
-	if u.counts != nil {
+	if u.used {
 		return 2
 	}
 	return 1
 }
 
-// message returns n of the distinct keys from the one at from on, with counts each with its own.
+// message returns n of the distinct keys from the one at from on, and if they are used how often each is.
 func (u *distinct) message(from, n int) *tensor.Tensor {
 	words := u.words()
 	m := tensor.New(u.Index.Device(), tensor.Int64, words*n)
+	start := tensor.Read[int64](u.Start)
 	tensor.Edit(m, func(m []int64) {
 		for k := range n {
 			m[words*k] = int64(u.hashes[from+k])
-			if words == 2 {
+			switch {
+			case words == 1:
+			case u.counts != nil:
 				m[2*k+1] = u.counts[from+k]
+			default:
+				m[2*k+1] = start[from+k+1] - start[from+k]
 			}
 		}
 	})
+	runtime.KeepAlive(u.Start)
 	return m
 }
