@@ -227,11 +227,22 @@ func (d *Dynamic) place(keys *dtensor.Tensor) (at *dtensor.Tensor, final []layou
 		}
 	}
 	final = slices.Clone(want)
-	if want[d.axis].IsReplicate() {
-		want[d.axis] = layout.Shard(0)
-	}
+	d.divide(want)
 	layout.Refit(want, keys.Placements())
 	return keys.Redistribute(want...), final
+}
+
+// divide changes placements so that the ranks of the table's axis have different keys.
+func (d *Dynamic) divide(places []layout.Placement) {
+	if !places[d.axis].IsReplicate() {
+		return
+	}
+	places[d.axis] = layout.Shard(0)
+	for axis := d.axis + 1; axis < len(places); axis++ {
+		if places[axis].Shards(0) { // its sizes were of more keys
+			places[axis] = layout.Shard(0)
+		}
+	}
 }
 
 // checkKeys throws unless keys are int64 on the table's mesh.

@@ -127,6 +127,20 @@ func TestDynamicLookups(t *testing.T) {
 	})
 }
 
+// Keys that lie in uneven parts over an axis, and are the same on all ranks of the table's, are looked up and used.
+func TestDynamicOfUnevenKeys(t *testing.T) {
+	meshtest.On(t, []int{2, 2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		d := embedding.NewDynamic(m, embedding.DynamicConfig{Name: "users", Axis: "a", Dim: 2, Budget: 256 * 8 * 8})
+		keys := meshtest.Place(m, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, []int{5, 2}, replicate, layout.ShardSizes(0, 4, 1))
+		d.Insert(keys)
+		rows, bags := d.Lookup(keys), d.Bag(keys, nil, nil, embedding.Sum)
+		if got := d.Len(); got != 10 || !slices.Equal(rows.Placements(), keys.Placements()) || !slices.Equal(bags.Placements(), keys.Placements()) {
+			return fmt.Errorf("%d keys have a row, %v and %v", got, rows, bags)
+		}
+		return closeTo("bags", whole(bags), whole(rows.Sum([]int{1}, false)))
+	})
+}
+
 // Bags in all modes, with and without offsets and weights, are those of a Table of the
 // same rows, and so are their gradients.
 func TestDynamicBags(t *testing.T) {

@@ -168,9 +168,7 @@ func (b *dynamicBags) divideEqual(keys, weights *dtensor.Tensor) {
 			b.places[axis], b.final[axis] = p, p
 		}
 	}
-	if b.places[b.d.axis].IsReplicate() {
-		b.places[b.d.axis] = layout.Shard(0)
-	}
+	b.d.divide(b.places)
 	layout.Refit(b.places, keys.Placements())
 	local := keys.Redistribute(b.places...).Local()
 	b.byKey, b.rows = b.places, local.Dim(0)
