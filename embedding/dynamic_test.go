@@ -134,7 +134,8 @@ func TestDynamicOfUnevenKeys(t *testing.T) {
 		keys := meshtest.Place(m, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, []int{5, 2}, replicate, layout.ShardSizes(0, 4, 1))
 		d.Insert(keys)
 		rows, bags := d.Lookup(keys), d.Bag(keys, nil, nil, embedding.Sum)
-		if got := d.Len(); got != 10 || !slices.Equal(rows.Placements(), keys.Placements()) || !slices.Equal(bags.Placements(), keys.Placements()) {
+		lies := keys.Placements()
+		if got := d.Len(); got != 10 || !slices.Equal(rows.Placements(), lies) || !slices.Equal(bags.Placements(), lies) {
 			return fmt.Errorf("%d keys have a row, %v and %v", got, rows, bags)
 		}
 		return closeTo("bags", whole(bags), whole(rows.Sum([]int{1}, false)))
