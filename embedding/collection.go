@@ -63,7 +63,7 @@ type CollectionTable struct {
 //	c := embedding.NewCollection(mesh, embedding.CollectionTable{Dynamic: visitors, Features: []string{"visitor"}}, ...)
 //	...
 //	visitors.Advance() // after each step
-//	state.AddGrowing("visitors", visitors) // Weights has the other tables
+//	state.AddGrowing("visitors.", visitors) // Weights has the other tables
 //
 // The tables of a collection are all of float32 or all of bfloat16. So is what Bags and
 // Rows return and what replies hold. Bags of bfloat16 are rounded once. Their gradients
