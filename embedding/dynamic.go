@@ -144,8 +144,13 @@ func NewDynamic(mesh *dtensor.Mesh, c DynamicConfig) *Dynamic {
 	return d
 }
 
-// own returns this rank's rows.
-func (d *Dynamic) own() (first, n int) { return d.table.weight.Layout().Span(d.mesh().Coord(), 0) }
+// own returns this rank's rows; none outside the mesh.
+func (d *Dynamic) own() (first, n int) {
+	if !d.mesh().Inside() {
+		return 0, 0
+	}
+	return d.table.weight.Layout().Span(d.mesh().Coord(), 0)
+}
 
 func (d *Dynamic) mesh() *dtensor.Mesh { return d.table.weight.Mesh() }
 
@@ -329,7 +334,7 @@ func (s DynamicStats) String() string {
 		hits = float64(s.Hits) / float64(s.Uses)
 	}
 	return fmt.Sprintf("%d keys in %d rows (%.1f%%), %d candidates, %.1f%% of %d uses found, %d admitted, %d evicted, %d expired, %d refused",
-		s.Keys, s.Rows, 100*float64(s.Keys)/float64(s.Rows), s.Candidates, 100*hits, s.Uses, s.Admitted, s.Evicted, s.Expired, s.Refused)
+		s.Keys, s.Rows, 100*float64(s.Keys)/float64(max(s.Rows, 1)), s.Candidates, 100*hits, s.Uses, s.Admitted, s.Evicted, s.Expired, s.Refused)
 }
 
 // Stats returns the statistics of the table. It is collective; on a rank outside the mesh
