@@ -122,18 +122,23 @@ func (c choice) layout(axis string) Layout {
 }
 
 // PlanTables is NewPlan for the tables of a collection whose samples have one id of each feature, and nothing
-// more is known of the ids. It sets the Layout of each.
+// more is known of the ids. It sets the Layout of each. The plan has no Dynamic tables, which lie where they were made: a
+// MemoryBytes is what the others may take.
 func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions) (*Plan, error) {
-	demands := make([]Demand, len(tables))
-	for i, t := range tables {
-		demands[i] = Demand{Name: t.Name, Rows: t.Rows, Dim: t.Dim, DType: t.DType, IDs: float64(len(t.Features))}
+	var demands []Demand
+	var planned []*CollectionTable
+	for i := range tables {
+		if t := &tables[i]; t.Dynamic == nil {
+			planned = append(planned, t)
+			demands = append(demands, Demand{Name: t.Name, Rows: t.Rows, Dim: t.Dim, DType: t.DType, IDs: float64(len(t.Features))})
+		}
 	}
 	plan, err := NewPlan(demands, rates, o)
 	if err != nil {
 		return nil, err
 	}
-	for i := range tables {
-		tables[i].Layout = plan.Layouts[i]
+	for i, t := range planned {
+		t.Layout = plan.Layouts[i]
 	}
 	return plan, nil
 }

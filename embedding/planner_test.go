@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -467,6 +468,11 @@ func TestPlanTables(t *testing.T) {
 		if g, w := fmt.Sprint(tables[i].Layout), fmt.Sprint(want.Layouts[i]); g != w {
 			t.Errorf("%s lies %s, want %s", tables[i].Name, g, w)
 		}
+	}
+	withKeys := append([]CollectionTable{{Dynamic: &Dynamic{}, Features: []string{"k"}}}, tables...)
+	if got, err := PlanTables(withKeys, TypicalRates(), o); err != nil || got.String() != want.String() ||
+		!reflect.ValueOf(withKeys[0].Config).IsZero() {
+		t.Errorf("beside a table of keys: %v, %v; want %v", got, err, want)
 	}
 	before := fmt.Sprint(tables)
 	o.MemoryBytes = 1
