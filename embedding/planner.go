@@ -122,8 +122,8 @@ func (c choice) layout(axis string) Layout {
 }
 
 // PlanTables is NewPlan for the tables of a collection whose samples have one id of each feature, and nothing
-// more is known of the ids. It sets the Layout of each. The plan has no Dynamic tables, which lie where they were made: a
-// MemoryBytes is what the others may take.
+// more is known of the ids. It sets the Layout of each. The plan has no Dynamic tables, which lie where they were made:
+// MemoryBytes is then what the others may take.
 func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions) (*Plan, error) {
 	var demands []Demand
 	var planned []*CollectionTable
