@@ -147,7 +147,7 @@ func (a *adagrad) Step(grads []dtensor.Grad, lr float64) error {
 	numbers := tensor.Arange(its.Index.Device(), tensor.Int64, 0, its.Index.Numel())
 	squares := tensor.RowPowSums(dtensor.WholeRows(a.table, its.Values), numbers, 2)
 	means := tensor.Cast(squares, tensor.Float64)
-	tensor.Adagrad{LR: lr, Eps: 1e-10}.StepParts(a.table.Local(), its, a.sums.Local(), means)
+	tensor.Adagrad{LR: lr, Eps: 1e-10}.StepRows(a.table.Local(), its, a.sums.Local(), means)
 	return nil
 }
 
