@@ -174,6 +174,9 @@ func lastWord(it job.Word, greeted bool) job.Word {
 	switch {
 	case it.Status > 128:
 		it.Text = "it was killed by " + supervisor.SignalName(syscall.Signal(it.Status-128))
+		if it.Status == 128+int(syscall.SIGKILL) {
+			it.Text += "; " + supervisor.PerhapsMemory + " there"
+		}
 	case it.Status > 0:
 		it.Text = "it ended without saying why"
 	case greeted:

@@ -82,10 +82,10 @@ func TestWhoFailed(t *testing.T) {
 		{"silent", []job.Word{started(0, "a"), started(1, "a"), started(2, "b"), started(3, "b"), ended(job.Ended, 0, 0, "a", "")},
 			"no last word from rank 1 on a and ranks 2-3 on b", 0},
 		{"killed", []job.Word{started(0, "a"), started(1, "b"), ended(job.Gone, 1, 137, "b", "")},
-			"rank 1 on b failed: it was killed by SIGKILL (exit code 137)", 137},
+			"rank 1 on b failed: it was killed by SIGKILL; if nobody did that, memory ran out: see dmesg there (exit code 137)", 137},
 		{"killed, and the others' connections lost", []job.Word{started(0, "a"), started(1, "b"),
 			ended(job.Ended, 0, 1, "a", "MPI_Isend: other error"), ended(job.Gone, 1, 137, "b", "")},
-			"rank 1 on b failed: it was killed by SIGKILL (exit code 137)", 137},
+			"rank 1 on b failed: it was killed by SIGKILL; if nobody did that, memory ran out: see dmesg there (exit code 137)", 137},
 		{"silent exit", []job.Word{started(0, "a"), ended(job.Gone, 0, 3, "a", "")},
 			"rank 0 on a failed: it ended without saying why (exit code 3)", 3},
 		{"os.Exit(0)", []job.Word{started(0, "a"), ended(job.Gone, 0, 0, "a", "")},
@@ -121,7 +121,7 @@ func TestBlame(t *testing.T) {
 		status     int
 	}{
 		{"mpirun noticed that process rank 3 with PID 838 on node node2 exited on signal 9 (Killed).",
-			"rank 3 on b failed: it was killed by SIGKILL (exit code 137)", 137},
+			"rank 3 on b failed: it was killed by SIGKILL; if nobody did that, memory ran out: see dmesg there (exit code 137)", 137},
 		{"prterun noticed that process rank 3 with PID 838 on node node2 exited on signal 11 (Segmentation fault).",
 			"rank 3 on b failed: it was killed by SIGSEGV (exit code 139)", 139},
 		{"mpirun has exited due to process rank 2 with PID 0 on\nnode node2 exiting improperly.",
