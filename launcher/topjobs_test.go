@@ -72,6 +72,17 @@ func TestTopOfAJobWithinAJob(t *testing.T) {
 	}
 }
 
+// TestElasticJobs: gorun scale does not ask for a name because a job runs that cannot be scaled.
+func TestElasticJobs(t *testing.T) {
+	t.Parallel()
+	fixed := start(t, 1, "-np", "1", "testrank", "ready", "sleep")
+	elastic := start(t, 1, "-np", "1", "--elastic", "restart", "testrank", "ready", "sleep")
+	found := top.ElasticJobs()
+	if !slices.Contains(found, elastic.cmd.Process.Pid) || slices.Contains(found, fixed.cmd.Process.Pid) {
+		t.Errorf("elastic jobs %v, want %d and not %d", found, elastic.cmd.Process.Pid, fixed.cmd.Process.Pid)
+	}
+}
+
 func TestTopHelps(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("gorun", "top", "-h").Output()

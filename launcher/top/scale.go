@@ -3,12 +3,12 @@
 package top
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,7 +23,8 @@ const scaleUsage = `usage: gorun scale [JOB] N
 Has a job that gorun --elastic started go on with N ranks: those that run keep
 their state in memory after the step that they are in, and N go on from there.
 
-JOB is the process id of the job's gorun; it may be left out if only one runs.
+JOB is the process id of the job's gorun; it may be left out if only one
+elastic job runs.
 `
 
 // scaleTime is how long a job may take to begin with another number of ranks.
@@ -44,7 +45,11 @@ func Scale(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gorun scale: give the number of ranks, 1 to %d\n%s", most, scaleUsage)
 		return 2
 	}
-	j, err := choose(name, Jobs())
+	running := ElasticJobs()
+	if len(running) == 0 {
+		running = Jobs() // the error names one
+	}
+	j, err := choose(name, running)
 	if err == nil {
 		err = j.scale(ranks)
 	}
@@ -54,6 +59,11 @@ func Scale(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stdout, "job %d goes on with %s\n", j.launcher, phrase.Count(ranks, "rank"))
 	return 0
+}
+
+// ElasticJobs returns those of Jobs whose jobs are elastic.
+func ElasticJobs() []int {
+	return slices.DeleteFunc(Jobs(), func(pid int) bool { return snapshotFile(pid) == "" })
 }
 
 // scale asks the job for so many ranks, and waits until they are started.
@@ -87,11 +97,20 @@ func (j *runningJob) scale(ranks int) error {
 
 // snapshots opens the memory of the job's snapshots.
 func (j *runningJob) snapshots() (*os.File, error) {
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", j.launcher))
+	name := snapshotFile(j.launcher)
+	if name == "" {
+		return nil, fmt.Errorf("job %d (%s) is not elastic; start it with gorun --elastic restart or shrink", j.launcher, j.command)
+	}
+	return os.OpenFile(name, os.O_RDWR, 0)
+}
+
+// snapshotFile returns the name, in /proc, of the memory for snapshots that a launcher has, "" if its job is not elastic.
+func snapshotFile(launcher int) string {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", launcher))
 	for _, link := range links {
 		if to, err := os.Readlink(link); err == nil && to == "/memfd:"+snapshot.Name+" (deleted)" {
-			return os.OpenFile(link, os.O_RDWR, 0)
+			return link
 		}
 	}
-	return nil, errors.New("the job is not elastic; start it with gorun --elastic restart or shrink")
+	return ""
 }
