@@ -1,7 +1,9 @@
 package options
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,11 +26,18 @@ func Has(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }
 
-// Absolute is filepath.Abs with an error for people: it fails only if there is no current folder.
+// Absolute is filepath.Abs with an error for people: it fails only if the current folder is gone or hidden.
 func Absolute(path string) (string, error) {
 	full, err := filepath.Abs(path)
-	if err != nil {
-		err = fmt.Errorf("%s: the current folder is gone; change to another", path)
+	what := "the current folder is gone"
+	switch {
+	case err == nil:
+		return full, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		what = fmt.Sprintf("the current folder cannot be told (%v)", err)
 	}
-	return full, err
+	if path != "" {
+		what = path + ": " + what
+	}
+	return "", errors.New(what + "; change to another")
 }
