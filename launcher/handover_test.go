@@ -121,6 +121,18 @@ func TestHandoverEndsWhatGoesOn(t *testing.T) {
 	s.check(3, "gorun: rank 1 on h failed: gave up (exit code 3); mpiexec.hydra lets the others go on, which were ended")
 }
 
+// TestHandoverLingers has a rank start what holds its output when all have ended.
+func TestHandoverLingers(t *testing.T) {
+	const script = `[ $R = 0 ] || setsid sleep 12 & printf '\036%s - %d 0 "h" ""\n' $GORUN_WORD $R >&2; sleep 0.5`
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			t.Parallel()
+			s, _ := startOver(t, 0, l.via, l.rank, script)
+			s.check(0, "gorun: all ranks have ended well, and mpi", " goes on: something that they have started holds their output")
+		})
+	}
+}
+
 func TestHandoverSignals(t *testing.T) {
 	for _, l := range over {
 		for _, c := range []struct {

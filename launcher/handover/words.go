@@ -28,6 +28,9 @@ const hostLimit = 15 * time.Second
 // unreachedLimit is how long a launcher may take to end after ssh has not reached a host.
 const unreachedLimit = 3 * time.Second
 
+// lingerLimit is how long a launcher may go on after all ranks have ended well until gorun says why.
+const lingerLimit = 5 * time.Second
+
 // words is what the ranks of a handed-over job have told of themselves: runtime.Main
 // writes a line among standard error when a rank starts, every few seconds for each
 // host, and at the end. So gorun can name the rank and the host that failed, and
@@ -370,6 +373,12 @@ func (h *Handover) look() (laggards []int, over bool) {
 		if h.unreached++; time.Duration(h.unreached)*watchdog.Interval > unreachedLimit {
 			h.console.Say("the job ends: %s", text)
 			over = true
+		}
+	}
+	if h.words.allWell(h.opts.Size()) {
+		if h.lingered++; time.Duration(h.lingered)*watchdog.Interval == lingerLimit {
+			h.console.Say("all ranks have ended well, and %s goes on: something that they have started holds their output; end it, "+
+				"and have it write elsewhere", h.launcher)
 		}
 	}
 	if it, ok := h.words.first(); ok && it.Kind == job.Ended {
