@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -44,12 +45,19 @@ func (r *rank) watchHosts(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	hosts, me := make([]int64, world.Size()), world.Rank()
-	if err := comm.AllGather(ctx, world, hosts, []int64{hostNumber(r.host)}); err != nil {
+	all, me := make([]origin, world.Size()), world.Rank()
+	if err := comm.AllGather(ctx, world, all, []origin{{hostNumber(r.host), nameNumber(os.Args[0]), buildNumber()}}); err != nil {
 		return err
+	}
+	hosts := make([]int64, len(all))
+	for n, it := range all {
+		hosts[n] = it.Host
 	}
 	if !slices.ContainsFunc(hosts, func(host int64) bool { return host != hosts[0] }) {
 		return nil
+	}
+	if other, ok := otherBuild(all, me); ok {
+		r.log.Warn().Msgf("%s on this host is another build than rank %d's: copy one to all hosts", os.Args[0], other)
 	}
 	it := invitation{Limit: limit, Host: r.host, Addresses: keepalive.Addresses(), Secret: keepalive.NewSecret()}
 	it.Addresses = it.Addresses[:min(len(it.Addresses), maxAddresses)]
@@ -97,6 +105,40 @@ func hostNumber(name string) int64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s\n%s", name, boot)
 	return int64(h.Sum64())
+}
+
+// An origin tells of a rank where it runs and what, each as a number that only another's may equal.
+type origin struct{ Host, Name, Build int64 }
+
+// nameNumber is for the name by which a program was started.
+func nameNumber(name string) int64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, name)
+	return int64(h.Sum64())
+}
+
+// buildNumber tells builds of a program apart: the go command's build ID is in the head of an executable. 0: it cannot be read.
+func buildNumber() int64 {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	h := fnv.New64a()
+	if _, err := io.CopyN(h, f, 32<<10); err != nil {
+		return 0
+	}
+	return int64(h.Sum64())
+}
+
+// otherBuild returns the first rank that runs another build under the same name, to the first rank of me's host that runs this one.
+// Ranks of a host share a file system, and one warning of it is enough.
+func otherBuild(all []origin, me int) (rank int, ok bool) {
+	if slices.Index(all, all[me]) != me {
+		return 0, false
+	}
+	rank = slices.IndexFunc(all, func(it origin) bool { return it.Name == all[me].Name })
+	return rank, all[rank].Build != all[me].Build && all[rank].Build != 0 && all[me].Build != 0
 }
 
 // exchange replaces it by rank 0's.

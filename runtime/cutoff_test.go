@@ -35,6 +35,25 @@ func TestHostLimit(t *testing.T) {
 	}
 }
 
+// A rank warns of another build under its own name, the first of its host that runs this one.
+func TestOtherBuild(t *testing.T) {
+	all := []origin{
+		{Host: 1, Name: 1, Build: 1}, {Host: 1, Name: 2, Build: 2}, // two programs
+		{Host: 2, Name: 1, Build: 3}, {Host: 2, Name: 1, Build: 3}, // another build of the first
+		{Host: 3, Name: 2, Build: 2}, {Host: 3, Name: 2, Build: 0}, // the second, and what cannot be read
+		{Host: 4, Name: 1, Build: 1},
+	}
+	got := map[int]int{}
+	for me := range all {
+		if rank, ok := otherBuild(all, me); ok {
+			got[me] = rank
+		}
+	}
+	if want := map[int]int{2: 0}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // However many ranks two hosts have, each of these is connected to one on the other host.
 func TestPartners(t *testing.T) {
 	for first := 1; first <= 5; first++ {
