@@ -19,7 +19,8 @@ var telling = `say() { printf "\036%s %s %d %d \"%s\" \"%s\"\n" "$` + job.WordVa
 	`"` + hosts.RankExpression(hosts.Launchers()) + `" "$2" "$(uname -n)" "$3" >&2; }; ` +
 	`fail() { say - "$1" "$2"; exit "$1"; }; ` +
 	`cd "$0" 2>/dev/null || fail 1 "there is no folder $0 on this host; make it, or name one that all hosts have with --wdir"; ` +
-	`[ -f "$1" ] && [ -x "$1" ] || fail 127 "there is no program $1 on this host; put it where all hosts have it"; `
+	`[ -f "$1" ] || fail 127 "there is no program $1 on this host; put it where all hosts have it"; ` +
+	`[ -x "$1" ] || fail 126 "$1 may not be executed on this host; chmod +x it, or mount its file system without noexec"; `
 
 var tellingStarter = telling + `exec "$@"`
 

@@ -38,7 +38,7 @@ func TestStarter(t *testing.T) {
 		{"no folder", dir + "/no", []string{"/bin/sh"}, 1, "there is no folder " + dir +
 			"/no on this host; make it, or name one that all hosts have with --wdir", ""},
 		{"no program", dir, []string{dir + "/no"}, 127, "there is no program " + dir + "/no on this host; put it where all hosts have it", ""},
-		{"not executable", dir, []string{text}, 127, "there is no program " + text + " on this host; put it where all hosts have it", ""},
+		{"not executable", dir, []string{text}, 126, text + " may not be executed on this host; chmod +x it, or mount its file system without noexec", ""},
 		{"a folder", dir, []string{dir}, 127, "there is no program " + dir + " on this host; put it where all hosts have it", ""},
 	} {
 		for _, words := range []*words{nil, newWords(false)} {
