@@ -26,6 +26,7 @@ const StopSignal = syscall.SIGALRM
 type WordKind byte
 
 const (
+	Placed  WordKind = '@' // the rank's shell is on its host, and starts the program
 	Started WordKind = '+' // the rank has started
 	Alive   WordKind = '.' // the ranks of the host are running
 	Ended   WordKind = '-' // the rank has ended by itself, or because it was asked to
@@ -71,7 +72,7 @@ func ParseWord(token, line string) (w Word, ok bool) {
 	}
 	w.Kind = WordKind(kind[0])
 	switch w.Kind {
-	case Started, Alive, Ended, Dragged, Gone, Asked, Begun, Kept:
+	case Placed, Started, Alive, Ended, Dragged, Gone, Asked, Begun, Kept:
 		return w, w.Rank >= 0 && w.Rank < MaxSize
 	}
 	return Word{}, false

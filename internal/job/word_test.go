@@ -7,6 +7,7 @@ import (
 
 func TestWordRoundTrip(t *testing.T) {
 	for _, want := range []Word{
+		{Kind: Placed, Rank: 3, Host: "node2"},
 		{Kind: Started, Rank: 3, Host: "node2"},
 		{Kind: Alive, Host: "a b\n"},
 		{Kind: Ended, Rank: 1, Status: 143, Host: "node1", Text: "boom: \"x\"\nand\x1emore ü"},

@@ -69,7 +69,7 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 	h.elastic = &elastic{hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
 	for began := time.Now(); ; h.number++ {
 		if h.number > 0 {
-			h.spent, h.failed, h.unreached = time.Since(began), 0, 0
+			h.spent, h.failed, h.unreached, h.unplaced, h.lingered = time.Since(began), 0, 0, 0, 0
 		}
 		contract, err := hub.Contract(h.number)
 		if err != nil {
@@ -128,7 +128,7 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 		}
 	}
 	switch {
-	case !begun && len(lost) == 0 && h.words.ownWord(): // as for a wrong flag
+	case !begun && len(lost) == 0 && h.words.ownWord() && len(h.words.missing(ranks)) == 0: // as for a wrong flag
 		say("not starting the job again: it failed by its own word before its first step")
 		return false
 	case e.progress.Barren() != "":

@@ -62,6 +62,8 @@ func TestElasticDecisions(t *testing.T) {
 		{"a wrong flag", "--elastic restart", "node1:2,node2:2", []attempt{{append(all, own), both, 0, "by its own word before its first step"}}},
 		{"a program that a host lacks", "--elastic restart", "node1:2,node2:2", []attempt{{[]job.Word{
 			{Kind: job.Ended, Rank: 2, Status: 127, Host: "node2.site", Text: "there is no program"}}, here, 0, "by its own word"}}},
+		{"a rank that is never placed", "--elastic restart", "node1:2,node2:2", []attempt{{[]job.Word{
+			{Kind: job.Placed, Rank: 0, Host: "node1.site"}}, both, 4, "restart 1; there is no snapshot yet"}}},
 		{"no rank starts", "--elastic restart", "node1:2,node2:2", []attempt{{nil, here, 0, "before its first step"}}},
 		{"a daemon dies before the first step", "--elastic restart", "node1:2,node2:2", []attempt{{append(all,
 			job.Word{Kind: job.Dragged, Rank: 1, Status: 1, Host: "node1.site", Text: "rank 2 ended"}), both, 4, "there is no snapshot yet"}}},

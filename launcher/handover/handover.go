@@ -42,6 +42,7 @@ type Handover struct {
 	signals   <-chan os.Signal
 	words     *words // nil: the ranks' output goes elsewhere
 	failed    int    // looks since a rank has told that it failed
+	unplaced  int    // looks since some ranks have been placed, and not all
 	lingered  int    // looks since all ranks have ended well
 	unreached int    // looks since ssh has said that it does not reach a host
 

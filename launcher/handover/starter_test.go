@@ -38,7 +38,8 @@ func TestStarter(t *testing.T) {
 		{"no folder", dir + "/no", []string{"/bin/sh"}, 1, "there is no folder " + dir +
 			"/no on this host; make it, or name one that all hosts have with --wdir", ""},
 		{"no program", dir, []string{dir + "/no"}, 127, "there is no program " + dir + "/no on this host; put it where all hosts have it", ""},
-		{"not executable", dir, []string{text}, 126, text + " may not be executed on this host; chmod +x it, or mount its file system without noexec", ""},
+		{"not executable", dir, []string{text}, 126,
+			text + " may not be executed on this host; chmod +x it, or mount its file system without noexec", ""},
 		{"a folder", dir, []string{dir}, 127, "there is no program " + dir + " on this host; put it where all hosts have it", ""},
 	} {
 		for _, words := range []*words{nil, newWords(false)} {
@@ -62,14 +63,18 @@ func TestStarter(t *testing.T) {
 				t.Errorf("%s: status %d and %q, want %d and %q", c.name, status, out, c.status, c.out)
 			}
 			got, ok := job.ParseWord(token, strings.TrimSuffix(stderr.String(), "\n"))
-			if want := (job.Word{Kind: job.Ended, Rank: 3, Status: c.status, Host: host, Text: c.says}); ok != (c.says != "") || ok && got != want {
+			want := job.Word{Kind: job.Ended, Rank: 3, Status: c.status, Host: host, Text: c.says}
+			if c.says == "" {
+				want = job.Word{Kind: job.Placed, Rank: 3, Host: host}
+			}
+			if !ok || got != want {
 				t.Errorf("%s: got %+v of %q, want %+v", c.name, got, stderr.String(), want)
 			}
 		}
 	}
 }
 
-// TestWaitingStarter has a rank end in several ways, which it tells in one word alone, and
+// TestWaitingStarter has a rank end in several ways, which it tells in one word after that of the start, and
 // ends as the rank did.
 func TestWaitingStarter(t *testing.T) {
 	for _, c := range []struct {
@@ -96,7 +101,12 @@ func TestWaitingStarter(t *testing.T) {
 		if ended.Signaled() {
 			status = 128 + int(ended.Signal())
 		}
-		got, ok := job.ParseWord("TOKEN", strings.TrimSuffix(stderr.String(), "\n"))
+		begin, end, _ := strings.Cut(stderr.String(), "\n")
+		placed, _ := job.ParseWord("TOKEN", begin)
+		got, ok := job.ParseWord("TOKEN", strings.TrimSuffix(end, "\n"))
+		if placed.Kind != job.Placed || placed.Rank != 3 {
+			t.Errorf("%s: begins with %q", c.script, begin)
+		}
 		if !ok || got.Kind != c.kind || got.Status != c.status || got.Rank != 3 || status != c.status {
 			t.Errorf("%s: ended with %d, said %q", c.script, status, stderr.String())
 		}

@@ -28,6 +28,9 @@ const hostLimit = 15 * time.Second
 // unreachedLimit is how long a launcher may take to end after ssh has not reached a host.
 const unreachedLimit = 3 * time.Second
 
+// placedLimit is how long a launcher may go on after some ranks have been placed on their hosts until all are.
+const placedLimit = 2 * time.Minute
+
 // lingerLimit is how long a launcher may go on after all ranks have ended well until gorun says why.
 const lingerLimit = 5 * time.Second
 
@@ -41,6 +44,7 @@ type words struct {
 
 	mu    sync.Mutex
 	ranks map[int]*spoken
+	there map[int]bool   // the ranks that have been placed on their hosts
 	quiet map[string]int // looks since the last word from a host
 	asked job.Word       // by which a rank first told that a signal came to it
 	asks  int            // how many have
@@ -64,7 +68,8 @@ type spoken struct {
 }
 
 func newWords(whole bool) *words {
-	return &words{token: rand.Text(), whole: whole, ranks: map[int]*spoken{}, quiet: map[string]int{}, blame: newBlame(), kept: -1}
+	return &words{token: rand.Text(), whole: whole, ranks: map[int]*spoken{}, there: map[int]bool{}, quiet: map[string]int{},
+		blame: newBlame(), kept: -1}
 }
 
 // maxHeld is more than any word with what a launcher puts before it.
@@ -140,6 +145,10 @@ func (w *words) launcherEnds() bool {
 func (w *words) take(it job.Word) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if it.Kind == job.Placed {
+		w.there[it.Rank] = true
+		return
+	}
 	w.quiet[it.Host] = 0
 	s := w.ranks[it.Rank]
 	greeted := s != nil
@@ -223,6 +232,19 @@ func (w *words) unheard() bool {
 		some = some || w.lost(host)
 	}
 	return some
+}
+
+// missing returns the ranks of so many that have not been placed, though others have. MPICH's launcher waits for ever when its ssh
+// has ended before they were.
+func (w *words) missing(size int) (ranks []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r := range size {
+		if len(w.there) > 0 && !w.there[r] && w.ranks[r] == nil {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
 }
 
 // started returns how many ranks have told that they started.
@@ -372,6 +394,13 @@ func (h *Handover) look() (laggards []int, over bool) {
 	if text := h.words.unreached(h.list.hosts); text != "" {
 		if h.unreached++; time.Duration(h.unreached)*watchdog.Interval > unreachedLimit {
 			h.console.Say("the job ends: %s", text)
+			over = true
+		}
+	}
+	if missing := h.words.missing(h.opts.Size()); len(missing) > 0 {
+		if h.unplaced++; time.Duration(h.unplaced)*watchdog.Interval > placedLimit {
+			h.console.Say("the job ends: %s waits for %s, not started %v after others; try ssh to each of %s (--hang-timeout 0 waits for ever)",
+				h.launcher, phrase.Ranks(missing), placedLimit, hostNames(h.list.hosts))
 			over = true
 		}
 	}

@@ -250,6 +250,24 @@ func TestLostHosts(t *testing.T) {
 	}
 }
 
+// Ranks that are not placed long after others are missed, unless they have spoken.
+func TestMissingRanks(t *testing.T) {
+	w := newWords(false)
+	w.take(job.Word{Kind: job.Started, Rank: 3, Host: "a"})
+	if got := w.missing(4); got != nil {
+		t.Errorf("missing are %v, though the launcher starts ranks without a shell", got)
+	}
+	w.take(job.Word{Kind: job.Placed, Rank: 1, Host: "a"})
+	if got := w.missing(4); !slices.Equal(got, []int{0, 2}) || w.started() != 1 {
+		t.Errorf("missing are %v, want 0 and 2; started are %d, want 1", got, w.started())
+	}
+	w.take(job.Word{Kind: job.Placed, Rank: 0, Host: "a"})
+	w.take(job.Word{Kind: job.Ended, Rank: 2, Status: 127, Host: "b", Text: "there is no folder"})
+	if got := w.missing(4); got != nil {
+		t.Errorf("missing are %v, want none", got)
+	}
+}
+
 // A host that ssh does not reach is named, if it is one of the job's and no rank has started.
 func TestUnreachedHosts(t *testing.T) {
 	list := []hosts.Host{{Name: "a"}, {Name: "b"}}
