@@ -110,7 +110,8 @@ say + 0
 trap 'say "~" 1 terminated; exit 1' TERM
 sleep 1000 & wait`
 	s, _ := startOver(t, 0, "openmpi", "OMPI_COMM_WORLD_RANK", script)
-	s.check(137, "gorun: rank 1 on h failed: it was killed by SIGKILL; if nobody did that, memory ran out: see dmesg there (exit code 137); mpirun")
+	s.check(137, "gorun: rank 1 on h failed: it was killed by SIGKILL; if nobody did that, memory ran out: see dmesg there "+
+		"(exit code 137); mpirun")
 }
 
 // TestHandoverEndsWhatGoesOn has a rank that tells of its failure, and ends without MPI,

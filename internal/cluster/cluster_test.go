@@ -316,7 +316,8 @@ func (c *cluster) killed(t *testing.T, via string) {
 	var exit *exec.ExitError
 	err = cmd.Wait()
 	if !errors.As(err, &exit) || exit.ExitCode() != 137 ||
-		!regexp.MustCompile(`gorun: rank [23] on node2 failed: it was killed by SIGKILL; .*: see dmesg there \(exit code 137\)`).MatchString(out.String()) {
+		!regexp.MustCompile(`gorun: rank [23] on node2 failed: it was killed by SIGKILL; .*: see dmesg there \(exit code 137\)`).
+			MatchString(out.String()) {
 		t.Errorf("%v, output:\n%s", err, out.String())
 	}
 	c.clean(t, c.hosts...)
