@@ -397,7 +397,7 @@ func (h *Handover) look() (laggards []int, over bool) {
 			over = true
 		}
 	}
-	if missing := h.words.missing(h.opts.Size()); len(missing) > 0 {
+	if missing := h.words.missing(h.opts.Size()); h.launcher.WaitsForLost && len(missing) > 0 {
 		if h.unplaced++; time.Duration(h.unplaced)*watchdog.Interval > placedLimit {
 			h.console.Say("the job ends: %s waits for %s, not started %v after others; try ssh to each of %s (--hang-timeout 0 waits for ever)",
 				h.launcher, phrase.Ranks(missing), placedLimit, hostNames(h.list.hosts))

@@ -44,6 +44,8 @@ type Launcher struct {
 	// ShellWaits is set if the launcher does not report the end of every rank, for instance of
 	// one with exit status 0. Then the shell that starts the rank waits for it and reports.
 	ShellWaits bool
+	// WaitsForLost is set if the launcher waits for ever where ssh has ended before it started a rank.
+	WaitsForLost bool
 	// StopSignal is a signal that the launcher passes on to the ranks at any time. 0: it passes on
 	// job.StopSignal, once all ranks have called runtime.Main.
 	StopSignal syscall.Signal
