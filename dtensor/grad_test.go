@@ -273,6 +273,9 @@ func TestLayoutErrors(t *testing.T) {
 			{[]string{"Narrow", "start -9 and length 2"}, func() { a.Narrow(0, -9, 2) }},
 			{[]string{"Cat"}, func() { dtensor.Cat(0) }},
 			{[]string{"TopK", "k is 9"}, func() { a.TopK(9, 0) }},
+			{[]string{"QR", "Unsqueeze a vector"}, func() { a.Reshape(-1).QR() }},
+			{[]string{"SVD", "Cast it"}, func() { a.Cast(tensor.Int64).SVD() }},
+			{[]string{"Eigh", "square matrices"}, func() { b.Eigh() }},
 			{[]string{"Zeros", "placements"}, func() { dtensor.Zeros(m, tensor.Float32, []int{4}) }},
 		} {
 			var wrong *dtensor.LayoutError

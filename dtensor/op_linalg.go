@@ -154,6 +154,11 @@ func (x *Tensor) wantSquare(op string) {
 	if x.NDim() < 2 || x.Dim(-1) != x.Dim(-2) {
 		refuse(op, fmt.Sprintf("x has shape %v", x.Shape()), "give square matrices, [..., N, N]", operand("x", x))
 	}
+	x.wantFloat(op)
+}
+
+// wantFloat throws unless x holds floating-point numbers.
+func (x *Tensor) wantFloat(op string) {
 	if !x.DType().Float() {
 		refuse(op, fmt.Sprintf("x holds %v", x.DType()), "Cast it to a floating-point type", operand("x", x))
 	}

@@ -25,13 +25,13 @@ import (
 //
 //	y = (x - mean)·rstd·weight + bias   rstd = 1/√(variance + eps)
 //
-// bias may be nil. With h = (x - mean)·rstd and g = dy·weight the gradients are
+// weight may be nil, ones for the last dimension, and bias nil. With h = (x - mean)·rstd and g = dy·weight the gradients are
 //
 //	dx = rstd·(g - mean(g) - h·mean(g·h))   dweight = Σ dy·h   dbias = Σ dy
 //
 // It throws a *LayoutError if the sizes of weight or bias are not x's last.
 func (x *Tensor) LayerNorm(weight, bias *Tensor, eps float64) *Tensor {
-	return norm("LayerNorm", x, weight, bias,
+	return norm("LayerNorm", x, x.orOnes(weight), bias,
 		func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor) {
 			return tensor.LayerNorm(x, weight, bias, weight.NDim(), eps)
 		},
@@ -49,13 +49,13 @@ func (x *Tensor) LayerNorm(weight, bias *Tensor, eps float64) *Tensor {
 //
 //	y = x·rstd·weight   rstd = 1/√(mean of x² + eps)
 //
-// With h = x·rstd and g = dy·weight the gradients are
+// weight may be nil, ones for the last dimension. With h = x·rstd and g = dy·weight the gradients are
 //
 //	dx = rstd·(g - h·mean(g·h))   dweight = Σ dy·h
 //
 // It throws a *LayoutError if the sizes of weight are not x's last.
 func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
-	return norm("RMSNorm", x, weight, nil,
+	return norm("RMSNorm", x, x.orOnes(weight), nil,
 		func(x, weight, _ *tensor.Tensor) (y, stats *tensor.Tensor) {
 			return tensor.RMSNorm(x, weight, weight.NDim(), eps)
 		},
@@ -64,6 +64,14 @@ func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
 			return gx, gw, nil
 		},
 		func(x *Tensor, dims []int) *Tensor { return x.Mul(x.Square().Mean(dims, true).AddScalar(eps).Rsqrt()) })
+}
+
+// orOnes returns the weight of a norm, or ones for the last dimension of x if it is nil.
+func (x *Tensor) orOnes(weight *Tensor) *Tensor {
+	if weight != nil || x.NDim() == 0 {
+		return weight
+	}
+	return Full(x.Mesh(), x.DType(), 1, []int{x.Dim(-1)}, x.Mesh().Every(layout.Replicate())...)
 }
 
 // norm normalises the rows of x by f, whose gradient is grad. bias may be nil. composed is f without weight and bias, over

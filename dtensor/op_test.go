@@ -30,6 +30,15 @@ var (
 	equationShapes = [][][]int{{{4, 4}, {4, 8}}, {{5, 3, 3}, {5, 3, 1}}, {{2, 1, 2, 2}, {2, 1, 2, 5}}, {{3, 3}, {3, 0}}}
 )
 
+var decomposed = [][][]int{{{5, 3}}, {{4, 4}}, {{2, 3, 4}}, {{2, 3, 1, 1}}, {{0, 3, 2}}}
+
+// apart returns small parts of x with 2, 4, 6, … added to the diagonals of its matrices, so that no two values of theirs are near.
+func apart(x T) T {
+	m, n := x.Dim(-2), x.Dim(-1)
+	i := dtensor.Arange(x.Mesh(), tensor.Int64, 0, m, x.Mesh().Every(layout.Replicate())...)
+	return x.Scale(0.2).Add(i.OneHot(m+n, x.DType()).Narrow(-1, 0, n).Mul(i.Cast(x.DType()).AddScalar(1).Scale(2).Unsqueeze(-1)))
+}
+
 // onDiagonal returns x with v added to the diagonals of its matrices.
 func onDiagonal(x T, v float64) T {
 	n, r := x.Dim(-1), x.Mesh().Every(layout.Replicate())
@@ -139,6 +148,8 @@ var opCases = []opCase{
 	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{5, 3}, {3}, {3}}, {{2, 3, 4}, {3, 4}, {3, 4}}}, tol: 1e-4,
 		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
 	{name: "RMSNorm", shapes: [][][]int{{{4, 8}, {8}}, {{5, 3}, {3}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
+	{name: "LayerNorm without weight", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}}, tol: 1e-4,
+		f: one(func(x T) T { return x.LayerNorm(nil, nil, 1e-5).Add(x.RMSNorm(nil, 1e-6)) })},
 	{name: "Attention", shapes: [][][]int{{{2, 4, 3, 2}, {2, 4, 3, 2}, {2, 4, 3, 2}}, {{1, 3, 5, 4}, {1, 3, 5, 4}, {1, 3, 5, 2}},
 		{{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 2}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], true) }},
 
@@ -241,6 +252,15 @@ var opCases = []opCase{
 	})},
 	{name: "Slogdet", shapes: matrixShapes, f: one(func(x T) T { _, l := onDiagonal(x.Scale(0.2), -2).Slogdet(); return l })},
 	{name: "Slogdet sign", shapes: matrixShapes, nograd: true, f: one(func(x T) T { s, _ := x.Slogdet(); return s })},
+	{name: "QR", shapes: decomposed, f: one(func(x T) T { q, r := apart(x).QR(); return dtensor.Cat(-1, q.Transpose(-2, -1), r).Square() })},
+	{name: "Eigh", shapes: matrixShapes, f: one(func(x T) T {
+		values, vectors := apart(x.Add(x.Transpose(-2, -1))).Eigh()
+		return vectors.Square().Mul(values.Unsqueeze(-2))
+	})},
+	{name: "SVD", shapes: decomposed, f: one(func(x T) T {
+		u, s, vh := apart(x).SVD()
+		return dtensor.Cat(-1, u.Square().Mul(s.Unsqueeze(-2)).Transpose(-2, -1), vh.Square())
+	})},
 	{name: "TopK positions", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { _, i := x.TopK(2, 0); return i })},
 }
 

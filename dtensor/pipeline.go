@@ -153,8 +153,8 @@ func (p *Pipeline) arrange(stages []Stage) error {
 // sent once forward and once, as a gradient, backward: rank by rank, each to the one at its
 // position of the other mesh. With several stages a mesh, parts has to be a multiple of the
 // number of meshes. The keys of NextKey begin anew for each stage and part, so that dropout
-// does not depend on the schedule. With same bits the gradients and losses of 2, 4, 8, … parts are added in pairs, as Accumulate
-// does it, and have its bits.
+// does not depend on the schedule; in another number of stages or parts other elements are dropped. With same bits the gradients and
+// losses of 2, 4, 8, … parts are added in pairs, as Accumulate does it, and have its bits.
 //
 // A stage cannot go on without the others: an error on any rank aborts the world, and every
 // rank gets it.

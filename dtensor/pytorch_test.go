@@ -221,7 +221,36 @@ var composed = map[string]func(in []T) T{
 		ones := dtensor.Arange(mesh, tensor.Int64, 0, n, mesh.Every(layout.Replicate())...).OneHot(n, a.DType())
 		return a.Solve(ones.Expand(a.Shape()...))
 	}),
-	"linalg.lstsq": two(func(a, b T) T { t := a.Transpose(-2, -1); return t.MatMul(a).Solve(t.MatMul(b)) }),
+	"linalg.lstsq": two(func(a, b T) T {
+		q, r := a.QR()
+		return r.SolveTriangular(q.Transpose(-2, -1).MatMul(b), true)
+	}),
+	"linalg.qr": one(func(x T) T {
+		x = bent(x)
+		q, r := x.QR()
+		qt, rt := x.Transpose(-2, -1).QR()
+		return flat(q, r, qt, rt)
+	}),
+	"linalg.eigh": one(func(x T) T {
+		x = bent(x).Add(bent(x).Transpose(-2, -1))
+		values, vectors := x.Eigh()
+		exp := vectors.Mul(values.Exp().Unsqueeze(-2)).MatMul(vectors.Transpose(-2, -1))
+		return flat(values, vectors.Square().Mul(values.Unsqueeze(-2)), exp)
+	}),
+	"linalg.svd": one(func(x T) T {
+		var parts []T
+		for _, x := range []T{bent(x), bent(x).Transpose(-2, -1)} {
+			u, s, vh := x.SVD()
+			parts = append(parts, s, u.Square(), vh.Square(), u.MatMul(vh))
+		}
+		return flat(parts...)
+	}),
+	"linalg.pinv": one(func(x T) T {
+		x = bent(x)
+		u, s, vh := x.SVD()
+		return vh.Transpose(-2, -1).MatMul(u.Div(s.Unsqueeze(-2)).Transpose(-2, -1))
+	}),
+	"linalg.matrix_power": one(func(x T) T { return x.MatMul(x).MatMul(x) }),
 	"cholesky_solve": two(func(x, b T) T {
 		l := positive(x).Cholesky()
 		return l.Transpose(-2, -1).SolveTriangular(l.SolveTriangular(b, false), true)
@@ -354,6 +383,15 @@ func TestFunctionsOfPyTorch(t *testing.T) {
 // turned and positive are pytorch.py's.
 func turned(x T) T   { return onDiagonal(x.Scale(0.2), -2) }
 func positive(x T) T { return onDiagonal(x.MatMul(x.Transpose(-2, -1)), 1) }
+
+// bent and flat are pytorch.py's.
+func bent(x T) T { return x.Mul(x).Mul(x) }
+func flat(parts ...T) T {
+	for i, p := range parts {
+		parts[i] = p.Reshape(-1)
+	}
+	return dtensor.Cat(0, parts...)
+}
 
 // halves returns x rounded to halves, so that numbers are equal and 0, with the gradient of x.
 func halves(x T) T { return x.Sub(x.Detach()).Add(x.Detach().Scale(2).Round().Scale(0.5)) }

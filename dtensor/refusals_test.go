@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 			{"Linear: operand 0 [4, 6] S(0)", func() { x.Linear(of(tensor.Float64, R, 2, 6), nil) }},
 			{"Linear: operand 0 [4, 6] S(0)", func() { x.Linear(of(tensor.Float32, R, 6, 6), double) }},
 			{"LayerNorm: operand 0 [4, 6] S(0)", func() { x.LayerNorm(double, nil, 1e-5) }},
-			{"LayerNorm: operand 1 is nil", func() { x.LayerNorm(nil, nil, 1e-5) }},
+			{"LayerNorm: operand 1 is nil", func() { x.LayerNorm(&dtensor.Tensor{}, nil, 1e-5) }},
 			{"IndexAdd: operand 0 [4, 6] S(0)", func() { x.IndexAdd(0, ids, of(tensor.Float64, R, 3, 6)) }},
 			{"Gather: index [4, 6] S(0) on (x=2): the index holds float32; Cast it to Int64", func() { x.Gather(0, x) }},
 			{"Mean: input [3] R on (x=2): the input holds int64; Cast", func() { ids.Mean(nil, false) }},

@@ -38,6 +38,33 @@ def positive(x):
     return x @ x.mT + torch.eye(x.shape[-1], dtype=x.dtype)
 
 
+def bent(x):
+    """x with a rank that is full."""
+    return x * x * x
+
+
+def flat(*parts):
+    return torch.cat([p.reshape(-1) for p in parts])
+
+
+def qr(x):
+    return flat(*torch.linalg.qr(bent(x)), *torch.linalg.qr(bent(x).mT))
+
+
+def eigh(x):
+    x = bent(x) + bent(x).mT
+    values, vectors = torch.linalg.eigh(x)
+    return flat(values, vectors.square() * values.unsqueeze(-2), torch.linalg.matrix_exp(x))
+
+
+def svd(x):
+    parts = []
+    for y in bent(x), bent(x).mT:
+        u, s, vh = torch.linalg.svd(y, full_matrices=False)
+        parts += [s, u.square(), vh.square(), u @ vh]
+    return flat(*parts)
+
+
 rows = [(5, 3)]
 equations = [(2, 3, 3), (2, 3, 4)]
 pair = [(5, 3), (5, 3)]
@@ -122,6 +149,11 @@ cases = {
     "linalg.det": (lambda a: torch.linalg.det(turned(a)), equations[:1]),
     "linalg.inv": (lambda a: torch.linalg.inv(turned(a)), equations[:1]),
     "linalg.lstsq": (lambda a, b: torch.linalg.lstsq(a, b).solution, [(5, 2), (5, 3)]),
+    "linalg.qr": (qr, rows),
+    "linalg.eigh": (eigh, equations[:1]),
+    "linalg.svd": (svd, rows),
+    "linalg.pinv": (lambda x: torch.linalg.pinv(bent(x)), rows),
+    "linalg.matrix_power": (lambda x: torch.linalg.matrix_power(x, 3), equations[:1]),
     "cholesky_solve": (lambda x, b: torch.cholesky_solve(b, torch.linalg.cholesky(positive(x))), equations),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), [(2, 2, 3, 2)]),
 }
