@@ -83,7 +83,7 @@ func (n *BatchNorm) update(running, new *dtensor.Tensor, scale float64) {
 }
 
 // Params lists weight and bias.
-func (n *BatchNorm) Params() Params { return (&LayerNorm{Weight: n.Weight, Bias: n.Bias}).Params() }
+func (n *BatchNorm) Params() Params { return weightAndBias(n.Weight, n.Bias) }
 
 // Buffers lists the running averages, under the names that PyTorch gives them.
 func (n *BatchNorm) Buffers() Params {

@@ -55,6 +55,58 @@ func (c *KVCache) Len() int {
 	return c.shape[2]
 }
 
+// Truncate forgets the positions from n on: in speculative decoding those of tokens that were not accepted. It throws unless n is
+// from 0 to Len. A cache of 0 positions takes any batch.
+func (c *KVCache) Truncate(n int) {
+	if n < 0 || n > c.Len() {
+		fault.Throw(fmt.Errorf("nn: KVCache.Truncate: %d of %d positions; give from 0 to Len", n, c.Len()))
+	}
+	switch {
+	case n == 0:
+		c.free()
+		*c = KVCache{}
+	case n < c.Len():
+		c.shape[2] = n
+	}
+}
+
+// Truncate truncates the caches of all layers.
+func (c KVCaches) Truncate(n int) {
+	for i := range c {
+		c[i].Truncate(n)
+	}
+}
+
+// Select makes sequence i of the batch the one that was index[i], as beam search needs it when it has chosen which beams go on. index
+// [B'], of integers, may have an element more than once, or fewer elements than there are sequences. It throws a
+// *tensor.IndexError for one that is out of range. The layout stays, and it moves what dtensor.Tensor.IndexSelect does.
+func (c *KVCache) Select(index *dtensor.Tensor) {
+	if c.Len() == 0 {
+		return
+	}
+	k, v := c.all()
+	k, v = k.IndexSelect(0, index), v.IndexSelect(0, index)
+	c.shape = []int{k.Dim(0), c.shape[1], 0, c.shape[3]}
+	c.free()
+	c.add(k, v)
+}
+
+// free frees this rank's memory.
+func (c *KVCache) free() {
+	if c.k != nil {
+		c.k.Free()
+		c.v.Free()
+		c.k, c.v = nil, nil
+	}
+}
+
+// Select selects in the caches of all layers.
+func (c KVCaches) Select(index *dtensor.Tensor) {
+	for i := range c {
+		c[i].Select(index)
+	}
+}
+
 // add appends the keys and values of new positions.
 func (c *KVCache) add(k, v *dtensor.Tensor) {
 	shape := k.Shape()
@@ -70,7 +122,7 @@ func (c *KVCache) add(k, v *dtensor.Tensor) {
 	shape[2] = before
 	if k.Mesh() != c.mesh || !slices.Equal(shape, c.shape) {
 		fault.Throw(fmt.Errorf("nn: Attention with a KVCache: keys %v do not fit those of the %d positions before, %v; "+
-			"use a new cache for each batch of texts", k, before, c.shape))
+			"use a new cache for each batch of texts, or Select its sequences", k, before, c.shape))
 	}
 	c.shape[2] += k.Dim(2)
 	if !c.mesh.Inside() {

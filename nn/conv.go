@@ -68,7 +68,7 @@ func (c ConvConfig) filled(op string, dims int) (ConvConfig, windows) {
 		fault.Throw(fmt.Errorf("nn: %s: %+v: In, Out and Groups have to be positive, and channels multiples of Groups", op, c))
 	}
 	var ws windows
-	for _, w := range windowsOf(op, Window{c.Kernel, c.Stride, c.Padding, c.Dilation}, c.Each, dims) {
+	for _, w := range windowsOf(op, Window{Kernel: c.Kernel, Stride: c.Stride, Padding: c.Padding, Dilation: c.Dilation}, c.Each, dims) {
 		ws = append(ws, w.filled(op))
 	}
 	return c, ws

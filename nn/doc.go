@@ -17,7 +17,7 @@
 //	Rope, KVCache, Dropout                               parts of attention and blocks
 //	MoE                                                  a mixture of experts, instead of an MLP
 //	NewConv1d, NewConvTranspose1d, BatchNorm, GroupNorm  signals, images and volumes
-//	NewMaxPool1d, NewMaxPool2d, NewAvgPool1d, …          their pools
+//	NewMaxPool1d, NewAvgPool1d, MaxUnpool, …             their pools
 //	AdaptivePool, Upsample, GridSample, PReLU            for signals and images too
 //	Unfold, Fold                                         their windows as rows, and back
 //	NewLSTM, NewGRU, NewRNN                              recurrent networks

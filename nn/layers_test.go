@@ -47,6 +47,36 @@ func TestKVCache(t *testing.T) {
 	})
 }
 
+// A cache that forgets positions, and whose sequences are selected, is that of the texts that are left.
+func TestKVCacheOfBeams(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		return dtensor.Try(ctx, mesh, func() {
+			block := llamaBlock(mesh, false)
+			x, next := wave(mesh, 1, []int{3, 5, 12}, batch()...), wave(mesh, 2, []int{4, 3, 12}, batch()...)
+			index := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), []int64{2, 0, 0, 1}, 4), mesh.Every(layout.Replicate())...)
+			whole := dtensor.Cat(1, x.Narrow(1, 0, 3).IndexSelect(0, index), next)
+			want := tensor.ToSlice[float32](block.Forward(whole).Narrow(1, 3, 3).Full())
+			caches := make(nn.KVCaches, 1)
+			caches.Select(index) // of nothing
+			forward := func(x *dtensor.Tensor) *dtensor.Tensor {
+				return block.ForwardWith(x, nn.AttentionInput{Cache: caches.At(0)})
+			}
+			forward(x)
+			caches.Truncate(3)
+			caches.Select(index)
+			first := forward(next.Narrow(1, 0, 2))
+			got := tensor.ToSlice[float32](dtensor.Cat(1, first, forward(next.Narrow(1, 2, 1))).Full())
+			if !near(got, want) || caches.Len() != 6 {
+				dtensor.Throw(fmt.Errorf("with a cache of %d: %v, want %v", caches.Len(), got, want))
+			}
+			caches.Truncate(0)
+			if got := tensor.ToSlice[float32](forward(x).Full()); !near(got, tensor.ToSlice[float32](block.Forward(x).Full())) {
+				dtensor.Throw(fmt.Errorf("begun again: %v", got))
+			}
+		})
+	})
+}
+
 // With the positions divided, a block has the same values and gradients. Every
 // all-reduce is an all-gather and a reduce-scatter.
 func TestSequenceParallel(t *testing.T) {
@@ -240,6 +270,7 @@ func TestLayerRefusals(t *testing.T) {
 			{"have to be positive", func() { nn.NewMaxPool1d(nn.PoolConfig{}) }},
 			{"give either Size or Scale", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 2, Size: []int{2}}) }},
 			{"give either Size or Scale", func() { nn.NewUpsample(nn.UpsampleConfig{Size: []int{0}}) }},
+			{"Cubic, of which give one", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 2, Linear: true, Cubic: true}) }},
 			{"AlignCorners goes with Linear", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 2, AlignCorners: true}) }},
 			{"with Scale 0.1 none", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 0.1}).Forward(x) }},
 			{"as many dimensions", func() { nn.NewUpsample(nn.UpsampleConfig{Size: []int{2, 2}}).Forward(x) }},
@@ -276,6 +307,10 @@ func TestRefusals(t *testing.T) {
 			"nn: Sequential.Forward: module 1 of": func() { nn.Sequential{linear, nil}.Forward(x) },
 			"nn: layer \"1\" is nil":              func() { nn.Tensors(nn.Sequential{linear, nil}.Params()) },
 			"nn: Join: 1 names for 2 layers":      func() { nn.Join([]string{"a"}, linear, linear) },
+			"nn: KVCache.Truncate: 1 of 0":        func() { make(nn.KVCaches, 2).Truncate(1) },
+			"nn: NewMaxPool2d: ExcludePadding":    func() { nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2, ExcludePadding: true}) },
+			"nn: Pool.ForwardWithIndex: it is":    func() { nn.NewAvgPool1d(nn.PoolConfig{Kernel: 2}).ForwardWithIndex(x) },
+			"nn: MaxUnpool: x ":                   func() { nn.MaxUnpool(x.Unsqueeze(0), x.Unsqueeze(0), 4) },
 			"nn: KVCaches.At: layer 2 of":         func() { make(nn.KVCaches, 2).At(2) },
 			"dtensor: Axes: the mesh is nil":      func() { nn.NewLinear(nn.NewInit(nil, 1), 2, 3, true, nn.Style{}) },
 			"dtensor: Placements: the tensor is":  func() { linear.Forward(nil) },

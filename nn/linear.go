@@ -47,10 +47,13 @@ func (l *Linear) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists weight and bias.
-func (l *Linear) Params() Params {
+func (l *Linear) Params() Params { return weightAndBias(l.Weight, l.Bias) }
+
+// weightAndBias lists those of the two that are there.
+func weightAndBias(weight, bias *dtensor.Tensor) Params {
 	return func(yield func(string, *dtensor.Tensor) bool) {
-		if yield("weight", l.Weight) && l.Bias != nil {
-			yield("bias", l.Bias)
+		if (weight == nil || yield("weight", weight)) && bias != nil {
+			yield("bias", bias)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // An RMSNorm scales the last dimension by its root mean square.
 type RMSNorm struct {
-	Weight *dtensor.Tensor // [C]
+	Weight *dtensor.Tensor // [C]; nil: none
 	Eps    float64
 }
 
@@ -34,13 +34,12 @@ func (n *RMSNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists the weight.
-func (n *RMSNorm) Params() Params {
-	return func(yield func(string, *dtensor.Tensor) bool) { yield("weight", n.Weight) }
-}
+func (n *RMSNorm) Params() Params { return weightAndBias(n.Weight, nil) }
 
-// A LayerNorm normalises the last dimension to mean 0 and variance 1.
+// A LayerNorm normalises the last dimension to mean 0 and variance 1. One without parameters, elementwise_affine=False in PyTorch, is
+// &nn.LayerNorm{Eps: 1e-6}.
 type LayerNorm struct {
-	Weight, Bias *dtensor.Tensor // [C]
+	Weight, Bias *dtensor.Tensor // [C]; nil: none
 	Eps          float64
 }
 
@@ -56,11 +55,7 @@ func (n *LayerNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists weight and bias.
-func (n *LayerNorm) Params() Params {
-	return func(yield func(string, *dtensor.Tensor) bool) {
-		_ = yield("weight", n.Weight) && yield("bias", n.Bias)
-	}
-}
+func (n *LayerNorm) Params() Params { return weightAndBias(n.Weight, n.Bias) }
 
 // A GroupNorm normalises each of Groups equal groups of channels, with all their positions, to mean 0 and variance 1, as
 // torch.nn.GroupNorm does: Wu and He, 2018. One channel a group is torch.nn.InstanceNorm.
@@ -96,4 +91,4 @@ func (n *GroupNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists weight and bias.
-func (n *GroupNorm) Params() Params { return (&LayerNorm{Weight: n.Weight, Bias: n.Bias}).Params() }
+func (n *GroupNorm) Params() Params { return weightAndBias(n.Weight, n.Bias) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -16,6 +17,9 @@ type PoolConfig struct {
 	Padding  int // elements on each side of each dimension, at most Kernel/2: zeros of a mean, which count; -∞ of a maximum
 	Dilation int // how far apart a window's elements are; 0: 1; of a maximum only
 
+	Ceil           bool // sizes are rounded up: ceil_mode. The last window may reach beyond x and its padding, where nothing counts
+	ExcludePadding bool // of a mean: the padding does not count, count_include_pad=False
+
 	// Each has the window of each dimension of positions, where they differ, in place of the above; nil: they are alike.
 	Each []Window
 }
@@ -24,8 +28,8 @@ type PoolConfig struct {
 // MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d and AvgPool3d compute it. Batches and channels may be sharded, S(0) and S(1).
 // It makes the windows first, which take K/Stride, (K/Stride)² or (K/Stride)³ times the memory of x.
 type Pool struct {
-	windows windows
-	mean    bool
+	windows              windows
+	mean, excludePadding bool
 }
 
 // NewMaxPool1d makes a Pool of the largest elements of signals [B, C, T].
@@ -47,8 +51,11 @@ func NewAvgPool2d(c PoolConfig) *Pool { return newPool("NewAvgPool2d", c, 2, tru
 func NewAvgPool3d(c PoolConfig) *Pool { return newPool("NewAvgPool3d", c, 3, true) }
 
 func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
-	p := &Pool{mean: mean}
-	for _, w := range windowsOf(op, Window{c.Kernel, c.Stride, c.Padding, c.Dilation}, c.Each, dims) {
+	if c.ExcludePadding && !mean {
+		fault.Throw(fmt.Errorf("nn: %s: ExcludePadding is of a mean; a maximum never counts the padding, leave it out", op))
+	}
+	p := &Pool{mean: mean, excludePadding: c.ExcludePadding}
+	for _, w := range windowsOf(op, Window{Kernel: c.Kernel, Stride: c.Stride, Padding: c.Padding, Dilation: c.Dilation}, c.Each, dims) {
 		w.Stride = cmp.Or(w.Stride, w.Kernel)
 		if mean && cmp.Or(w.Dilation, 1) != 1 {
 			fault.Throw(fmt.Errorf("nn: %s: %+v: a mean has no Dilation", op, w))
@@ -56,13 +63,15 @@ func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 		if w.Padding > w.Kernel/2 {
 			fault.Throw(fmt.Errorf("nn: %s: %+v: Padding has to be from 0 to half of Kernel", op, w))
 		}
-		p.windows = append(p.windows, w.filled(op))
+		w = w.filled(op)
+		w.ceil = c.Ceil
+		p.windows = append(p.windows, w)
 	}
 	return p
 }
 
 // Forward returns what x has in each window, in x's type. Sizes become
-// ⌊(size + 2·Padding - Dilation·(K-1) - 1) / Stride⌋ + 1.
+// ⌊(size + 2·Padding - Dilation·(K-1) - 1) / Stride⌋ + 1; with Ceil ⌈…⌉ + 1, less a window that would begin behind x.
 //
 //	x [B, C, T]         →   [B, C, T']            1d
 //	x [B, C, H, W]      →   [B, C, H', W']        2d
@@ -70,8 +79,32 @@ func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 //
 // The gradient of a maximum goes to the first of the elements that equal it, and NaN is larger than all.
 func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
+	y := p.patches("Pool.Forward", x)
+	if p.mean {
+		return p.meanOf(y, x)
+	}
+	return y.Gather(2, y.Detach().Argmax(2, true)).Squeeze(2)
+}
+
+// meanOf returns the means of windows of x.
+func (p *Pool) meanOf(windows, x *dtensor.Tensor) *dtensor.Tensor {
+	if !p.excludePadding && !p.windows[0].ceil {
+		return windows.Mean([]int{2}, false)
+	}
+	y := windows.Cast(x.DType().Wide()).Sum([]int{2}, false)
+	for d, w := range p.windows {
+		counts := w.elements(x.Dim(2+d), !p.excludePadding)
+		shape := slices.Repeat([]int{1}, len(p.windows)-d)
+		shape[0] = len(counts)
+		y = y.Div(everywhere(x.Mesh(), counts).Cast(y.DType()).Reshape(shape...))
+	}
+	return y.Cast(x.DType())
+}
+
+// patches returns the elements of each window: see windows.patches.
+func (p *Pool) patches(op string, x *dtensor.Tensor) *dtensor.Tensor {
 	if dims := len(p.windows); x.NDim() != dims+2 {
-		fault.Throw(fmt.Errorf("nn: Pool.Forward: %v: it wants [batch, channels] and %d dimensions of positions", x.Layout(), dims))
+		fault.Throw(fmt.Errorf("nn: %s: %v: it wants [batch, channels] and %d dimensions of positions", op, x.Layout(), dims))
 	}
 	fill := math.Inf(-1)
 	if p.mean {
@@ -79,12 +112,9 @@ func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	}
 	y, ok := p.windows.patches(x, fill)
 	if !ok {
-		fault.Throw(fmt.Errorf("nn: Pool.Forward: %v is smaller than the window", x.Layout()))
+		fault.Throw(fmt.Errorf("nn: %s: %v is smaller than the window", op, x.Layout()))
 	}
-	if p.mean {
-		return y.Mean([]int{2}, false)
-	}
-	return y.Gather(2, y.Detach().Argmax(2, true)).Squeeze(2)
+	return y
 }
 
 // Params lists nothing.

@@ -228,11 +228,19 @@ func TestPoolAgainstPyTorch(t *testing.T) {
 				Each: []nn.Window{{Kernel: 3, Stride: 2, Padding: 1}, {Kernel: 2, Dilation: 2}}})},
 			"avgpool2d each": {[]int{2, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{
 				Each: []nn.Window{{Kernel: 1}, {Kernel: 3, Stride: 2, Padding: 1}}})},
-			"maxpool3d":      {[]int{2, 2, 4, 5, 3}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 2})},
-			"maxpool3d ties": {[]int{3, 2, 3, 4, 5}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
-			"avgpool3d":      {[]int{3, 2, 3, 4, 5}, nn.NewAvgPool3d(nn.PoolConfig{Kernel: 2, Stride: 1, Padding: 1})},
-			"avgpool1d":      {[]int{2, 3, 7}, nn.NewAvgPool1d(nn.PoolConfig{Kernel: 3, Stride: 1, Padding: 1})},
-			"avgpool2d":      {[]int{4, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"maxpool3d":            {[]int{2, 2, 4, 5, 3}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 2})},
+			"maxpool3d ties":       {[]int{3, 2, 3, 4, 5}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"avgpool3d":            {[]int{3, 2, 3, 4, 5}, nn.NewAvgPool3d(nn.PoolConfig{Kernel: 2, Stride: 1, Padding: 1})},
+			"avgpool1d":            {[]int{2, 3, 7}, nn.NewAvgPool1d(nn.PoolConfig{Kernel: 3, Stride: 1, Padding: 1})},
+			"maxpool2d ceil":       {[]int{2, 2, 6, 7}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1, Ceil: true})},
+			"maxpool1d ceil":       {[]int{2, 2, 7}, nn.NewMaxPool1d(nn.PoolConfig{Kernel: 2, Stride: 3, Padding: 1, Dilation: 2, Ceil: true})},
+			"maxpool1d ceil short": {[]int{2, 2, 2}, nn.NewMaxPool1d(nn.PoolConfig{Kernel: 3, Stride: 2, Ceil: true})},
+			"avgpool2d ceil":       {[]int{2, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1, Ceil: true})},
+			"avgpool2d without padding": {[]int{2, 2, 6, 5},
+				nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1, ExcludePadding: true})},
+			"avgpool3d ceil without padding": {[]int{2, 1, 4, 5, 3},
+				nn.NewAvgPool3d(nn.PoolConfig{Kernel: 2, Stride: 3, Padding: 1, Ceil: true, ExcludePadding: true})},
+			"avgpool2d": {[]int{4, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
 		}) {
 			for _, channels := range []layout.Placement{layout.Replicate(), layout.Shard(1)} {
 				x := wave(mesh, 1, c.x, layout.Shard(0), channels)
@@ -241,6 +249,41 @@ func TestPoolAgainstPyTorch(t *testing.T) {
 				}
 				if err := compare(ctx, all[name], func() *dtensor.Tensor { return c.pool.Forward(x) }, x); err != nil {
 					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func TestMaxUnpoolAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			x    []int
+			pool *nn.Pool
+		}{
+			"maxunpool1d":        {[]int{2, 3, 7}, nn.NewMaxPool1d(nn.PoolConfig{Kernel: 2})},
+			"maxunpool2d":        {[]int{4, 2, 6, 5}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2})},
+			"maxunpool2d padded": {[]int{2, 2, 7, 6}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"maxunpool2d ceil":   {[]int{2, 2, 5, 7}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2, Ceil: true})},
+			"maxunpool3d":        {[]int{2, 2, 4, 5, 3}, nn.NewMaxPool3d(nn.PoolConfig{Kernel: 2})},
+		}) {
+			for _, channels := range []layout.Placement{layout.Replicate(), layout.Shard(1)} {
+				x := wave(mesh, 1, c.x, layout.Shard(0), channels)
+				for what, f := range inOrder(map[string]func() *dtensor.Tensor{
+					"": func() *dtensor.Tensor {
+						y, index := c.pool.ForwardWithIndex(x)
+						return nn.MaxUnpool(y, index, c.x[2:]...)
+					},
+					" index": func() *dtensor.Tensor {
+						y, index := c.pool.ForwardWithIndex(x)
+						return index.Cast(tensor.Float32).Add(y.Scale(0))
+					},
+				}) {
+					if err := compare(ctx, all[name+what], f, x); err != nil {
+						return err
+					}
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -15,11 +16,12 @@ type UpsampleConfig struct {
 	Size         []int   // of the result, along each dimension of positions
 	Scale        float64 // ⌊size · Scale⌋ are the sizes of the result; 0: Size says them
 	Linear       bool    // between the nearest elements of each dimension; else the nearest one before
-	AlignCorners bool    // the first and last elements stay where they are, in place of the edges; of Linear only
+	Cubic        bool    // on cubics through the four nearest elements of each dimension, in place of Linear
+	AlignCorners bool    // the first and last elements stay where they are, in place of the edges; of Linear and Cubic only
 }
 
 // An Upsample resizes signals or images, up or down, as torch.nn.Upsample and F.interpolate do with mode nearest, linear,
-// bilinear or trilinear. Batches and channels may be sharded, S(0) and S(1).
+// bilinear, trilinear or bicubic, without antialias. Batches and channels may be sharded, S(0) and S(1).
 type Upsample struct{ config UpsampleConfig }
 
 // NewUpsample makes an Upsample of any number of dimensions.
@@ -27,8 +29,8 @@ func NewUpsample(c UpsampleConfig) *Upsample {
 	if (len(c.Size) == 0) == (c.Scale == 0) || !(c.Scale >= 0) || slices.ContainsFunc(c.Size, func(n int) bool { return n < 1 }) {
 		fault.Throw(fmt.Errorf("nn: NewUpsample: %+v: give either Size or Scale, above 0", c))
 	}
-	if c.AlignCorners && !c.Linear {
-		fault.Throw(fmt.Errorf("nn: NewUpsample: %+v: AlignCorners goes with Linear", c))
+	if c.AlignCorners && !c.Linear && !c.Cubic || c.Linear && c.Cubic {
+		fault.Throw(fmt.Errorf("nn: NewUpsample: %+v: AlignCorners goes with Linear or Cubic, of which give one", c))
 	}
 	return &Upsample{config: c}
 }
@@ -64,12 +66,32 @@ func (u *Upsample) along(x *dtensor.Tensor, d int) *dtensor.Tensor {
 	if c.AlignCorners {
 		ratio = float32(n-1) / float32(max(size-1, 1))
 	}
+	shape := slices.Repeat([]int{1}, x.NDim()-dim)
+	shape[0] = size
+	along := func(weights []float32) *dtensor.Tensor {
+		return everywhere(x.Mesh(), weights).Cast(x.DType()).Reshape(shape...)
+	}
+	if c.Cubic {
+		var sum *dtensor.Tensor
+		for k := range 4 {
+			from, weights := make([]int64, size), make([]float32, size)
+			for i := range size {
+				at := c.position(i, ratio)
+				whole := math.Floor(float64(at))
+				from[i] = int64(min(max(int(whole)-1+k, 0), n-1))
+				weights[i] = cubic(float64(k) - 1 - (float64(at) - whole))
+			}
+			part := x.IndexSelect(dim, everywhere(x.Mesh(), from)).Mul(along(weights))
+			if sum != nil {
+				part = sum.Add(part)
+			}
+			sum = part
+		}
+		return sum
+	}
 	lower, upper, part := make([]int64, size), make([]int64, size), make([]float32, size)
 	for i := range size {
-		at := float32(i) * ratio
-		if c.Linear && !c.AlignCorners {
-			at = max(ratio*(float32(i)+0.5)-0.5, 0)
-		}
+		at := max(c.position(i, ratio), 0)
 		lower[i] = int64(min(int(at), n-1))
 		upper[i] = min(lower[i]+1, int64(n-1))
 		part[i] = at - float32(lower[i])
@@ -78,13 +100,26 @@ func (u *Upsample) along(x *dtensor.Tensor, d int) *dtensor.Tensor {
 	if !c.Linear {
 		return low
 	}
-	shape := make([]int, x.NDim()-dim)
-	for i := range shape {
-		shape[i] = 1
-	}
-	shape[0] = size
 	high := x.IndexSelect(dim, everywhere(x.Mesh(), upper))
-	return low.Add(high.Sub(low).Mul(everywhere(x.Mesh(), part).Cast(x.DType()).Reshape(shape...)))
+	return low.Add(high.Sub(low).Mul(along(part)))
+}
+
+// position returns where among the positions of x that of a result is.
+func (c UpsampleConfig) position(i int, ratio float32) float32 {
+	if c.AlignCorners || !c.Linear && !c.Cubic {
+		return float32(i) * ratio
+	}
+	return ratio*(float32(i)+0.5) - 0.5
+}
+
+// cubic returns the weight of an element at a distance of at most 2: the convolution kernel of Keys (1981) with a = -0.75.
+func cubic(distance float64) float32 {
+	const a = -0.75
+	d := math.Abs(distance)
+	if d <= 1 {
+		return float32(((a+2)*d-(a+3))*d*d + 1)
+	}
+	return float32(((a*d-5*a)*d+8*a)*d - 4*a)
 }
 
 // everywhere returns a list that every rank has.

@@ -28,6 +28,10 @@ func TestUpsampleAgainstPyTorch(t *testing.T) {
 			"upsample bilinear corners":      {[]int{3, 1, 3, 4}, nn.UpsampleConfig{Size: []int{5, 7}, Linear: true, AlignCorners: true}},
 			"upsample bilinear down":         {[]int{3, 2, 5, 7}, nn.UpsampleConfig{Size: []int{2, 3}, Linear: true}},
 			"upsample bilinear down corners": {[]int{2, 2, 5, 6}, nn.UpsampleConfig{Size: []int{1, 3}, Linear: true, AlignCorners: true}},
+			"upsample bicubic":               {[]int{3, 2, 3, 4}, nn.UpsampleConfig{Size: []int{5, 9}, Cubic: true}},
+			"upsample bicubic scaled":        {[]int{2, 1, 3, 5}, nn.UpsampleConfig{Scale: 1.5, Cubic: true}},
+			"upsample bicubic corners":       {[]int{2, 2, 4, 3}, nn.UpsampleConfig{Size: []int{7, 5}, Cubic: true, AlignCorners: true}},
+			"upsample bicubic down":          {[]int{2, 3, 6, 7}, nn.UpsampleConfig{Size: []int{2, 3}, Cubic: true}},
 		}) {
 			for _, second := range []layout.Placement{whole, s1, layout.Shard(2)} {
 				x := wave(mesh, 1, c.x, s0, second)

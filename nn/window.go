@@ -16,6 +16,8 @@ type Window struct {
 	Stride   int // how far it moves; 0: 1, of a Pool Kernel
 	Padding  int // zeros on each side of each dimension
 	Dilation int // how far apart its elements are; 0: 1
+
+	ceil bool // of a Pool: a last window that begins before the padding at the end may reach beyond it
 }
 
 // filled returns w with its defaults. It throws for numbers that make no window.
@@ -30,10 +32,34 @@ func (w Window) filled(op string) Window {
 // count returns how many windows a dimension of size elements has; 0 if it is smaller than one.
 func (w Window) count(size int) int {
 	beyond := size + 2*w.Padding - w.Dilation*(w.Kernel-1) - 1
+	if w.ceil {
+		beyond += w.Stride - 1
+	}
 	if beyond < 0 {
 		return 0
 	}
-	return beyond/w.Stride + 1
+	n := beyond/w.Stride + 1
+	if w.ceil && (n-1)*w.Stride >= size+w.Padding {
+		n--
+	}
+	return n
+}
+
+// elements returns how many elements of a dimension of size elements each of its windows has, and with padding of those around it too.
+func (w Window) elements(size int, padding bool) []float32 {
+	from, to := w.Padding, w.Padding+size
+	if padding {
+		from, to = 0, to+w.Padding
+	}
+	elements := make([]float32, w.count(size))
+	for i := range elements {
+		for k := range w.Kernel {
+			if at := i*w.Stride + k*w.Dilation; from <= at && at < to {
+				elements[i]++
+			}
+		}
+	}
+	return elements
 }
 
 // windows has the window of each dimension of positions, with its defaults.
@@ -88,8 +114,9 @@ func elementsFirst(dims int) []int {
 
 // cut turns dimension dim of x into two: the element of the window, and which of size windows it is.
 func (w Window) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Tensor {
-	if w.Padding > 0 {
-		x = x.Pad(dim, w.Padding, w.Padding, fill)
+	after := max(w.Padding, (size-1)*w.Stride+w.Dilation*(w.Kernel-1)+1-w.Padding-x.Dim(dim))
+	if after > 0 {
+		x = x.Pad(dim, w.Padding, after, fill)
 	}
 	shape := slices.Concat(x.Shape()[:dim], []int{w.Kernel, size}, x.Shape()[dim+1:])
 	return x.IndexSelect(dim, w.positions(x.Mesh(), size)).Reshape(shape...)

@@ -96,6 +96,30 @@ pool("maxpool3d", F.max_pool3d, (2, 2, 4, 5, 3), kernel_size=2)
 pool("maxpool3d ties", F.max_pool3d, (3, 2, 3, 4, 5), kernel_size=3, stride=2, padding=1)
 pool("avgpool3d", F.avg_pool3d, (3, 2, 3, 4, 5), kernel_size=2, stride=1, padding=1)
 pool("maxpool2d each", F.max_pool2d, (4, 2, 6, 5), kernel_size=(3, 2), stride=(2, 2), padding=(1, 0), dilation=(1, 2))
+pool("maxpool2d ceil", F.max_pool2d, (2, 2, 6, 7), kernel_size=3, stride=2, padding=1, ceil_mode=True)
+pool("maxpool1d ceil", F.max_pool1d, (2, 2, 7), kernel_size=2, stride=3, padding=1, dilation=2, ceil_mode=True)
+pool("maxpool1d ceil short", F.max_pool1d, (2, 2, 2), kernel_size=3, stride=2, ceil_mode=True)
+pool("avgpool2d ceil", F.avg_pool2d, (2, 2, 6, 5), kernel_size=3, stride=2, padding=1, ceil_mode=True)
+pool("avgpool2d without padding", F.avg_pool2d, (2, 2, 6, 5), kernel_size=3, stride=2, padding=1, count_include_pad=False)
+pool("avgpool3d ceil without padding", F.avg_pool3d, (2, 1, 4, 5, 3), kernel_size=2, stride=3, padding=1, ceil_mode=True,
+     count_include_pad=False)
+
+
+def unpool(name, f, back, shape, sizes, **options):
+    """What was pooled put back, and the indices as numbers, which have no gradient."""
+    x = wave(1, *shape)
+    y, index = f(x, return_indices=True, **options)
+    options.pop("ceil_mode", None)
+    case(name, back(y, index, output_size=sizes, **options), x)
+    x = wave(1, *shape)
+    case(name + " index", index.float() + 0 * x.sum(), x)
+
+
+unpool("maxunpool1d", F.max_pool1d, F.max_unpool1d, (2, 3, 7), (7,), kernel_size=2)
+unpool("maxunpool2d", F.max_pool2d, F.max_unpool2d, (4, 2, 6, 5), (6, 5), kernel_size=2)
+unpool("maxunpool2d padded", F.max_pool2d, F.max_unpool2d, (2, 2, 7, 6), (7, 6), kernel_size=3, stride=2, padding=1)
+unpool("maxunpool2d ceil", F.max_pool2d, F.max_unpool2d, (2, 2, 5, 7), (5, 7), kernel_size=2, ceil_mode=True)
+unpool("maxunpool3d", F.max_pool3d, F.max_unpool3d, (2, 2, 4, 5, 3), (4, 5, 3), kernel_size=2)
 pool("avgpool2d each", F.avg_pool2d, (2, 2, 6, 5), kernel_size=(1, 3), stride=(1, 2), padding=(0, 1))
 pool("avgpool2d", F.avg_pool2d, (4, 2, 6, 5), kernel_size=3, stride=2, padding=1)
 
@@ -215,6 +239,10 @@ upsample("upsample bilinear", (1, 2, 3, 4), scale_factor=2, mode="bilinear", ali
 upsample("upsample bilinear corners", (3, 1, 3, 4), size=(5, 7), mode="bilinear", align_corners=True)
 upsample("upsample bilinear down", (3, 2, 5, 7), size=(2, 3), mode="bilinear", align_corners=False)
 upsample("upsample bilinear down corners", (2, 2, 5, 6), size=(1, 3), mode="bilinear", align_corners=True)
+upsample("upsample bicubic", (3, 2, 3, 4), size=(5, 9), mode="bicubic", align_corners=False)
+upsample("upsample bicubic scaled", (2, 1, 3, 5), scale_factor=1.5, mode="bicubic", align_corners=False)
+upsample("upsample bicubic corners", (2, 2, 4, 3), size=(7, 5), mode="bicubic", align_corners=True)
+upsample("upsample bicubic down", (2, 3, 6, 7), size=(2, 3), mode="bicubic", align_corners=False)
 
 for name, shape, n in ("prelu", (3, 4), 1), ("prelu of channels", (3, 4, 2), 4):
     x, w = wave(1, *shape), wave(2, n)
