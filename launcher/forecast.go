@@ -256,7 +256,7 @@ func writeMemory(w io.Writer, r *forecast.Report) {
 	fmt.Fprintln(t, "  ranks\tfor instance\tparameters\tgradients\toptimizer\tothers\ttogether\tat")
 	for i, m := range rows {
 		if i == mostRows {
-			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(rows)-i, "class"))
+			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(rows)-i, "row"))
 			break
 		}
 		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.ranks, m.first, sizeOf(m.Parameters), sizeOf(m.Gradients), sizeOf(m.State),
@@ -266,7 +266,7 @@ func writeMemory(w io.Writer, r *forecast.Report) {
 	fmt.Fprintf(w, "beside them a rank's process has Go's memory, %s here, and its program\n", sizeOf(r.Ranks[0].Memory.Host))
 }
 
-// mostRows is how many classes of memory a person is shown.
+// mostRows is how many rows of a table of ranks a person is shown.
 const mostRows = 8
 
 func callBytes(r *forecast.Rank) (bytes int) {

@@ -173,4 +173,11 @@ left out: what other programs take of the cores
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
+	for i := range mostRows + 1 {
+		r.Time.Ranks = append(r.Time.Ranks, forecast.RankTime{Rank: i + 2, Count: 1, Compute: float64(i + 4)})
+	}
+	b.Reset()
+	if writeTime(&b, r); !strings.Contains(b.String(), "  … and 2 rows more\n") {
+		t.Errorf("of many ranks: %s", b.String())
+	}
 }

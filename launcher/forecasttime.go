@@ -37,7 +37,7 @@ func writeTime(w io.Writer, r *forecast.Report) {
 	}
 	for i, key := range order {
 		if i == mostRows {
-			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(order)-i, "class"))
+			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(order)-i, "row"))
 			break
 		}
 		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\n", count[key], first[key], key.compute, key.communication, key.waits)

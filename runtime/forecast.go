@@ -289,6 +289,9 @@ func (w *forecaster) read(op string, pcs []uintptr) (float64, error) {
 			return 0, nil
 		case !reader:
 		case strings.HasPrefix(name, "tensor.") || name == "dtensor.(*Tensor).Item":
+			if strings.HasSuffix(name, ".Item") {
+				op = "Item" // which the program has called, not ToSlice
+			}
 		case stack.Library(f):
 			return 0, nil
 		default:

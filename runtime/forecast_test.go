@@ -142,12 +142,12 @@ func TestForecastRefusesReads(t *testing.T) {
 		return steps(ctx, world, func(int) error { return nil })
 	}
 	_, said, status := forecastOf(t, three, f)
-	const want = "reads numbers at runtime/forecast_test.go:"
+	const want = "Item reads numbers at runtime/forecast_test.go:"
 	at := strings.Index(said, want)
 	if status != 1 || at < 0 {
 		t.Fatalf("status %d: %s", status, said)
 	}
-	line, _, _ := strings.Cut(said[at+len("reads numbers at "):], ",")
+	line, _, _ := strings.Cut(said[at+len("Item reads numbers at "):], ",")
 	q := three
 	q.Values = map[string]float64{line: 2}
 	if r, said, status := forecastOf(t, q, f); status != 0 || r.Ranks[0].Steps != 3 {
