@@ -36,8 +36,8 @@ func (t *Tensor) To(mesh *Mesh, placements ...layout.Placement) *Tensor {
 	in, base := t.to(t.spec.gradient().blocks(), "To"), s.gradient().blocks()
 	out := cross(in, base).to(s, "To")
 	if t.tracked() {
-		out.record("To", func(gy *Tensor) {
-			in.accumulate(cross(gy.to(base, "ToGrad"), in.spec))
+		out.recordTwice("To", func(gy *Tensor) {
+			in.accumulate(gy.to(base, "ToGrad").To(in.spec.mesh, in.spec.placements...))
 		})
 	}
 	return out

@@ -24,7 +24,8 @@ import (
 // These operators can be differentiated twice: all element-wise ones but Digamma and I0, products (MatMul, Linear, Einsum and
 // what nn's convolutions are made of), reductions, Softmax, LogSoftmax, Cumsum, LayerNorm, RMSNorm, ScaledDotProductAttention,
 // Dropout, Recompute, the cross-entropies of package loss, and what moves elements: Reshape, Permute, Expand, Narrow, Cat, Roll,
-// Flip, IndexSelect, Gather, ScatterAdd, IndexAdd, TopK, Sort, Cast, Redistribute.
+// Flip, IndexSelect, Gather, Scatter, ScatterAdd, ScatterReduce, IndexAdd, TopK, Sort, Cast, Redistribute, To; and Cholesky, Solve,
+// SolveTriangular, Slogdet.
 // Gradients throws a *LayoutError that names another operator if it meets one. With SameBits what it returns has the same bits on
 // any number of ranks.
 func Gradients(f func() *Tensor, xs ...*Tensor) []*Tensor {
@@ -187,6 +188,14 @@ func refuseTwice(op string, t *Tensor) {
 // differentiated twice.
 func (out *Tensor) recordTwice(op string, back func(gy *Tensor)) *Tensor {
 	out.record(op, back).node.twice = true
+	return out
+}
+
+// recordOperators is Record of an operator whose backward can be recorded, see recordTwice.
+func recordOperators(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) []Grad) *Tensor {
+	if out = Record(op, out, inputs, backward); out.node != nil {
+		out.node.twice = true
+	}
 	return out
 }
 

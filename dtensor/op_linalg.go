@@ -36,9 +36,8 @@ func (x *Tensor) Cholesky() *Tensor {
 		}
 		return like(x.local, list, x.local.Shape()...)
 	})
-	fixed := l.Detach()
-	return Record(op, l, []*Tensor{x}, func(gy *Tensor) []Grad {
-		t := fixed.Transpose(-2, -1)
+	return recordOperators(op, l, []*Tensor{x}, func(gy *Tensor) []Grad {
+		t := l.Transpose(-2, -1)
 		p := t.MatMul(gy)
 		p = p.Tril(0).Add(p.Tril(-1)).Scale(0.5)                                   // half of the diagonal
 		g := t.SolveTriangular(t.SolveTriangular(p, true).Transpose(-2, -1), true) // L⁻ᵀ·pᵀ·L⁻¹
@@ -51,7 +50,7 @@ func (x *Tensor) Cholesky() *Tensor {
 // the diagonal gives what is not finite. The layouts are those of Solve.
 func (x *Tensor) SolveTriangular(b *Tensor, upper bool) *Tensor {
 	return x.solve("SolveTriangular", b, func(a, b []float64, n, k int) { linalg.SolveTriangular(a, b, n, k, upper) },
-		func(a, gy *Tensor) *Tensor { return a.Transpose(-2, -1).SolveTriangular(gy, !upper) },
+		func(x, gy *Tensor) *Tensor { return x.Transpose(-2, -1).SolveTriangular(gy, !upper) },
 		func(ga *Tensor) *Tensor {
 			if upper {
 				return ga.Triu(0)
@@ -73,13 +72,13 @@ func (x *Tensor) SolveTriangular(b *Tensor, upper bool) *Tensor {
 // The host computes, in float64.
 func (x *Tensor) Solve(b *Tensor) *Tensor {
 	return x.solve("Solve", b, linalg.Solve,
-		func(a, gy *Tensor) *Tensor { return a.Transpose(-2, -1).Solve(gy) },
+		func(x, gy *Tensor) *Tensor { return x.Transpose(-2, -1).Solve(gy) },
 		func(ga *Tensor) *Tensor { return ga })
 }
 
 // solve is an operator that solves x·y = b, of which f makes b, [n, k], the y for a, [n, n]. back solves the transposed equation;
 // part leaves of a gradient of x what f reads.
-func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int), back func(a, gy *Tensor) *Tensor,
+func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int), back func(x, gy *Tensor) *Tensor,
 	part func(ga *Tensor) *Tensor) *Tensor {
 	defer x.spec.mesh.Span(op).End()
 	sameMesh(op, x, b)
@@ -113,10 +112,9 @@ func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int), b
 		}
 		return like(b.local, list, b.local.Shape()...)
 	})
-	a, fixed := x.Detach(), y.Detach()
-	return Record(op, y, []*Tensor{x, b}, func(gy *Tensor) []Grad {
-		gb := back(a, gy)
-		return []Grad{Dense(part(gb.MatMul(fixed.Transpose(-2, -1)).Neg())), Dense(gb)}
+	return recordOperators(op, y, []*Tensor{x, b}, func(gy *Tensor) []Grad {
+		gb := back(x, gy)
+		return []Grad{Dense(part(gb.MatMul(y.Transpose(-2, -1)).Neg())), Dense(gb)}
 	})
 }
 
@@ -140,12 +138,11 @@ func (x *Tensor) Slogdet() (sign, logabs *Tensor) {
 	}
 	sign = x.matrixwise(op, shape, func() *tensor.Tensor { return s })
 	logabs = x.matrixwise(op, shape, func() *tensor.Tensor { return l })
-	a := x.Detach()
-	return sign, Record(op, logabs, []*Tensor{x}, func(gy *Tensor) []Grad {
-		n := a.Dim(-1)
-		ones := Arange(a.Mesh(), tensor.Int64, 0, n, a.Mesh().Every(layout.Replicate())...).OneHot(n, a.DType())
+	return sign, recordOperators(op, logabs, []*Tensor{x}, func(gy *Tensor) []Grad {
+		n := x.Dim(-1)
+		ones := Arange(x.Mesh(), tensor.Int64, 0, n, x.Mesh().Every(layout.Replicate())...).OneHot(n, x.DType())
 		diagonal := ones.Mul(gy.Unsqueeze(-1).Unsqueeze(-1)) // [..., N, N]
-		return []Grad{Dense(a.Transpose(-2, -1).Solve(diagonal))}
+		return []Grad{Dense(x.Transpose(-2, -1).Solve(diagonal))}
 	})
 }
 

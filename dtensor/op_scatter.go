@@ -91,9 +91,23 @@ func (x *Tensor) Scatter(dim int, index, src *Tensor) *Tensor {
 	x, index, src = wholeWithSameBits(x, index, src)
 	out, done := x.scattered(op, dim, index, src, tensor.ScatterTo)
 	if Tracked(x, src) {
-		out.record(op, func(gy *Tensor) { done.back(gy.to(out.spec, op+"Grad"), dim) })
+		out.recordComposed(op, func(gy *Tensor) { done.back(gy.to(out.spec, op+"Grad"), dim) },
+			func() *Tensor { return x.scatteredAgain(dim, index, src) })
 	}
 	return out
+}
+
+// scatteredAgain is Scatter by operators that can be differentiated twice: what is put is added to zeros.
+func (x *Tensor) scatteredAgain(dim int, index, src *Tensor) *Tensor {
+	line := slices.Repeat([]int{1}, index.NDim())
+	line[dim] = index.Dim(dim)
+	m := x.spec.mesh
+	order := Arange(m, tensor.Int64, 0, line[dim], m.Every(layout.Replicate())...).Reshape(line...).Expand(index.Shape()...)
+	none := filled(x.Reduced().spec, tensor.Int64, -1)
+	last := none.Scatter(dim, index, order) // which element of src was put in each place, -1: none
+	stays := last.CompareScalar(kernel.OpEq, -1)
+	lost := last.Gather(dim, index).Compare(kernel.OpNe, order)
+	return stays.Where(x, filled(none.spec, x.DType(), 0).ScatterAdd(dim, index, src.MaskedFill(lost, 0)))
 }
 
 // wholeWithSameBits returns the operands of a Scatter, replicated with SameBits: the gradient of src has parts on all ranks

@@ -51,9 +51,8 @@ func (x *Tensor) ScatterReduce(dim int, index, src *Tensor, op layout.ReduceOp, 
 		out = out.Div(a.folded(dim, index, self))
 	}
 	if Tracked(x, src) {
-		y := out.Detach()
-		out.record(name, func(gy *Tensor) {
-			gx, gsrc := gy.foldGrad(a, dim, index, b, y, op, self)
+		out.recordTwice(name, func(gy *Tensor) {
+			gx, gsrc := gy.foldGrad(x, dim, index, src, out, op, self)
 			x.accumulate(gx)
 			src.accumulate(gsrc)
 		})

@@ -45,6 +45,7 @@ func TestSecondDerivatives(t *testing.T) {
 				{"BinaryCrossEntropy", func(x T) T { return loss.BinaryCrossEntropy(x, probs, loss.Mean) }},
 				{"of probabilities", func(x T) T { return loss.BinaryCrossEntropyOfProbabilities(x.Sigmoid(), probs, loss.Mean) }},
 				{"LinearCrossEntropy", func(x T) T { return loss.LinearCrossEntropy(x.Narrow(1, 0, h), table, classes, loss.Options{}) }},
+				{"TopK", func(x T) T { values, _ := loss.TopK(x, 2); return values.Tanh().Sum(nil, false) }},
 				{"MSE", func(x T) T { return loss.MSE(x.Tanh(), probs, loss.Mean) }},
 			} {
 				for _, p := range [][]layout.Placement{whole, rows, columns} {

@@ -52,11 +52,11 @@ func TopK(logits *dtensor.Tensor, k int) (values, classes *dtensor.Tensor) {
 	local := append(slices.Clone(p.local), k)
 	index := tensor.FromSlice(dev, c, local...)
 	values = p.mesh.Wrap(op, tensor.Cast(tensor.FromSlice(dev, v, local...), p.dtype), nil, false, shape, places...)
-	values = dtensor.Record(op, values, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
+	classes = p.mesh.Wrap(op, index, nil, false, shape, places...)
+	return dtensor.RecordComposed(op, values, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		dx := p.scatter(gy.Redistribute(places...).Local(), index, k)
 		return []dtensor.Grad{dtensor.Dense(p.mesh.Wrap(op, dx.Reshape(logits.Local().Shape()...), nil, false, logits.Shape(), p.logits...))}
-	})
-	return values, p.mesh.Wrap(op, index, nil, false, shape, places...)
+	}, func() *dtensor.Tensor { return logits.Gather(-1, classes) }), classes
 }
 
 // scatter returns the gradient of the local logits, [positions, n], from dy, the gradient
