@@ -57,7 +57,20 @@ func crossed(ctx context.Context, all, some *dtensor.Mesh, shape []int, p, q []l
 	if err != nil {
 		return err
 	}
+	_, twice, err := dtensor.ValueAndGrad(ctx, func() T {
+		return dtensor.Gradients(func() T {
+			return x.To(some, q...).PowScalar(3).To(all, make([]layout.Placement, 2)...).Sum(nil, false)
+		}, x)[0].Sum(nil, false)
+	}, x)
+	if err != nil {
+		return err
+	}
 	return dtensor.Try(ctx, all, func() {
+		for i, g := range tensor.ToSlice[float32](twice[0].Dense().Full()) {
+			if g != 6*want[i] {
+				failf("second derivative %d is %v, want %v", i, g, 6*want[i])
+			}
+		}
 		for i, g := range tensor.ToSlice[float32](grads[0].Dense().Full()) {
 			if g != 2*want[i] {
 				failf("gradient %d is %v, want %v", i, g, 2*want[i])

@@ -83,7 +83,7 @@ func (t *Tensor) takes() bool {
 		return false
 	}
 	in := t.spec.mesh.eng.inner
-	return in == nil || t.node.tape == in.tape && int(t.node.number) >= in.first
+	return in == nil || t.node.tape == in.tape && int(t.node.reach) >= in.first
 }
 
 // again reports whether a backward pass runs that is recorded.

@@ -34,6 +34,7 @@ type node struct {
 	narrows bool         // it casts a parameter to a narrow type
 	twice   bool         // back can be recorded, see Gradients
 	number  int32        // of the nodes of its tape
+	reach   int32        // no node of a higher number is among those that it was computed from, but for itself
 	second  *second      // nil: nothing of it
 }
 
@@ -51,7 +52,7 @@ func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
 	if len(t.slab) == cap(t.slab) {
 		t.slab = make([]node, 0, 64)
 	}
-	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back, number: int32(len(t.nodes))})
+	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back, number: int32(len(t.nodes)), reach: int32(len(t.nodes))})
 	n := &t.slab[len(t.slab)-1]
 	if back == nil {
 		n.leaf = &leaf{}
@@ -324,8 +325,13 @@ func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) 
 	if !Tracked(inputs...) {
 		return out
 	}
-	want := out.spec.gradient()
-	return out.record(op, func(gy *Tensor) {
+	want, reach := out.spec.gradient(), int32(0)
+	for _, t := range inputs {
+		if t != nil && t.node != nil && t.node.tape == out.spec.mesh.eng.tape {
+			reach = max(reach, t.node.reach)
+		}
+	}
+	out.record(op, func(gy *Tensor) {
 		grads := backward(gy.to(want, "gradient of "+op))
 		if len(grads) != len(inputs) {
 			refuse("Record", fmt.Sprintf("backward of %s returned %d gradients for %d inputs", op, len(grads), len(inputs)),
@@ -339,7 +345,8 @@ func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) 
 				inputs[i].accumulate(g.dense)
 			}
 		}
-	})
+	}).node.reach = reach
+	return out
 }
 
 // Tracked reports whether an operator on these inputs has to be recorded:

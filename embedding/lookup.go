@@ -56,7 +56,7 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	local := l.forward()
 	out := p.mesh.Wrap(op, local, l.mask, !l.carries, shape, p.result...)
 	if l.tracked {
-		out = dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		out = t.record(op, out, input, ids, p, func(gy *dtensor.Tensor) []dtensor.Grad {
 			return []dtensor.Grad{t.gradOf(table, l.backward(gy))}
 		})
 	}
@@ -67,6 +67,23 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 		return out.Reduced().Redistribute(reduced(p.final)...)
 	}
 	return out.Redistribute(p.final...)
+}
+
+// record records out, the rows of input that ids name. dtensor.Gradients compute them by IndexSelect, where it has the same gradients.
+func (t *Table) record(op string, out, input, ids *dtensor.Tensor, p *roles, back func(gy *dtensor.Tensor) []dtensor.Grad) *dtensor.Tensor {
+	inputs, o := []*dtensor.Tensor{input}, t.options
+	if t.fused != nil || t.stored != nil || o.ScaleGradByFreq || p.premasked {
+		return dtensor.Record(op, out, inputs, back)
+	}
+	return dtensor.RecordComposed(op, out, inputs, back, func() *dtensor.Tensor {
+		rows := input.IndexSelect(0, ids.Reshape(ids.Numel())).Reshape(out.Shape()...)
+		if o.PaddingIdx != nil {
+			n := input.Dim(0)
+			padded := ids.CompareScalar(kernel.OpEq, float64((*o.PaddingIdx+n)%n)).Unsqueeze(-1)
+			rows = padded.Where(rows.Detach(), rows)
+		}
+		return rows
+	})
 }
 
 // gradOf returns the gradient of what input returned, given that of the rows of
