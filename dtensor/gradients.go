@@ -93,7 +93,8 @@ func (t *Tensor) again() bool { return t.spec.mesh.eng.inner != nil }
 func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor {
 	t, outer := e.tape, e.inner
 	e.inner = nil // f is recorded as ever
-	defer func() { e.inner = outer }()
+	t.inside++
+	defer func() { e.inner, t.inside = outer, t.inside-1 }()
 	first := len(t.nodes)
 	for _, x := range xs {
 		x.tracked() // the parameter learns that it is used
@@ -201,7 +202,7 @@ func recordOperators(op string, out *Tensor, inputs []*Tensor, backward func(gy 
 
 // recordComposed is record of an operator that composed computes too, by operators that can be differentiated twice.
 func (out *Tensor) recordComposed(op string, back func(gy *Tensor), composed func() *Tensor) *Tensor {
-	out.record(op, back).node.second = &second{composed: composed}
+	out.record(op, back).node.composedBy(composed)
 	return out
 }
 
@@ -209,7 +210,14 @@ func (out *Tensor) recordComposed(op string, back func(gy *Tensor), composed fun
 // the same value from the same inputs, by operators that can.
 func RecordComposed(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) []Grad, composed func() *Tensor) *Tensor {
 	if out = Record(op, out, inputs, backward); out.node != nil {
-		out.node.second = &second{composed: composed}
+		out.node.composedBy(composed)
 	}
 	return out
+}
+
+// composedBy lets composed stand for n in the Gradients that run.
+func (n *node) composedBy(composed func() *Tensor) {
+	if n.tape.inside > 0 {
+		n.second = &second{composed: composed}
+	}
 }

@@ -16,6 +16,7 @@ type tape struct {
 	stacks map[*node][]uintptr // where the operators were called, if anything below asks for it: see record
 	early  *early              // sums gradients while run goes on; nil: they are summed in the end
 	closed bool                // f has returned; a tensor that still refers to the tape is a constant
+	inside int                 // how many Gradients run, one in another
 	apart  bool                // it is of Gradients alone, outside of ValueAndGrad: nothing is trained
 }
 

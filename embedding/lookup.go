@@ -56,7 +56,7 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	local := l.forward()
 	out := p.mesh.Wrap(op, local, l.mask, !l.carries, shape, p.result...)
 	if l.tracked {
-		out = t.record(op, out, input, ids, p, func(gy *dtensor.Tensor) []dtensor.Grad {
+		out = t.record(op, out, input, ids, p.premasked, func(gy *dtensor.Tensor) []dtensor.Grad {
 			return []dtensor.Grad{t.gradOf(table, l.backward(gy))}
 		})
 	}
@@ -70,16 +70,17 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // record records out, the rows of input that ids name. dtensor.Gradients compute them by IndexSelect, where it has the same gradients.
-func (t *Table) record(op string, out, input, ids *dtensor.Tensor, p *roles, back func(gy *dtensor.Tensor) []dtensor.Grad) *dtensor.Tensor {
-	inputs, o := []*dtensor.Tensor{input}, t.options
-	if t.fused != nil || t.stored != nil || o.ScaleGradByFreq || p.premasked {
+func (t *Table) record(op string, out, input, ids *dtensor.Tensor, premasked bool, back func(gy *dtensor.Tensor) []dtensor.Grad,
+) *dtensor.Tensor {
+	inputs := []*dtensor.Tensor{input}
+	if t.fused != nil || t.stored != nil || t.options.ScaleGradByFreq || premasked {
 		return dtensor.Record(op, out, inputs, back)
 	}
 	return dtensor.RecordComposed(op, out, inputs, back, func() *dtensor.Tensor {
-		rows := input.IndexSelect(0, ids.Reshape(ids.Numel())).Reshape(out.Shape()...)
-		if o.PaddingIdx != nil {
+		rows := input.IndexSelect(0, ids.Reshape(ids.Numel())).Reshape(append(ids.Shape(), input.Dim(1))...)
+		if p := t.options.PaddingIdx; p != nil {
 			n := input.Dim(0)
-			padded := ids.CompareScalar(kernel.OpEq, float64((*o.PaddingIdx+n)%n)).Unsqueeze(-1)
+			padded := ids.CompareScalar(kernel.OpEq, float64((*p+n)%n)).Unsqueeze(-1)
 			rows = padded.Where(rows.Detach(), rows)
 		}
 		return rows

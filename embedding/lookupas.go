@@ -45,7 +45,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 	l := newLookup(p, s, weight, at, dtensor.Tracked(input))
 	if wholeRows {
 		out := p.mesh.Wrap(op, l.forward(), nil, false, shape, p.result...).Redistribute(to...)
-		return t.record(op, out, input, ids, p, func(gy *dtensor.Tensor) []dtensor.Grad {
+		return t.record(op, out, input, ids, false, func(gy *dtensor.Tensor) []dtensor.Grad {
 			return []dtensor.Grad{t.take(l.backwardOfWhole(gy.Redistribute(to...).Local()))}
 		})
 	}
@@ -54,7 +54,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 	rows := tensor.New(l.ids.Device(), weight.DType(), r.Shape()...)
 	r.Forward(rows, l.own.local, l.base, false)
 	out := p.mesh.Wrap(op, rows, nil, false, shape, to...)
-	return t.record(op, out, input, ids, p, func(gy *dtensor.Tensor) []dtensor.Grad {
+	return t.record(op, out, input, ids, false, func(gy *dtensor.Tensor) []dtensor.Grad {
 		if !shard {
 			return []dtensor.Grad{t.take(l.backward(gy))}
 		}
