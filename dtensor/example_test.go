@@ -71,6 +71,33 @@ func ExampleValueAndGrad() {
 	// [8, 2] S(0) [2, 8] S(1)
 }
 
+// The second derivative of x³ is 6·x, and its gradient by x is 6.
+func ExampleGradients() {
+	meshtest.Example(2, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		x := dtensor.Arange(mesh, tensor.Float32, 1, 4, layout.Shard(0)) // 1 to 4
+		slope := func() *dtensor.Tensor {
+			return dtensor.Gradients(func() *dtensor.Tensor { return x.PowScalar(3).Sum(nil, false) }, x)[0]
+		}
+		var second *dtensor.Tensor
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			second = dtensor.Gradients(func() *dtensor.Tensor { return slope().Sum(nil, false) }, x)[0]
+			dtensor.Keep(second)
+			return second.Sum(nil, false)
+		}, x)
+		if err != nil {
+			return err
+		}
+		return dtensor.Try(ctx, mesh, func() {
+			numbers, third := tensor.ToSlice[float32](second.Full()), tensor.ToSlice[float32](grads[0].Dense().Full())
+			if mesh.Comm().Rank() == 0 {
+				fmt.Println(numbers, third)
+			}
+		})
+	})
+	// Output:
+	// [6 12 18 24] [6 6 6 6]
+}
+
 // Operands that do not fit together are an error that says what to do, the same on
 // every rank.
 func ExampleTry() {

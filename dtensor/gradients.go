@@ -23,11 +23,11 @@ import (
 //
 // These operators can be differentiated twice: all element-wise ones but Digamma and I0, products (MatMul, Linear, Einsum and
 // what nn's convolutions are made of), reductions, Softmax, LogSoftmax, Cumsum, LayerNorm, RMSNorm, ScaledDotProductAttention,
-// Dropout, Recompute, the cross-entropies of package loss, and what moves elements: Reshape, Permute, Expand, Narrow, Cat, Roll,
-// Flip, IndexSelect, Gather, Scatter, ScatterAdd, ScatterReduce, IndexAdd, TopK, Sort, Cast, Redistribute, To; and Cholesky, Solve,
-// SolveTriangular, Slogdet.
-// Gradients throws a *LayoutError that names another operator if it meets one. With SameBits what it returns has the same bits on
-// any number of ranks.
+// RingAttention, Dropout, Recompute, the cross-entropies and TopK of package loss, Lookup and LookupAs of a table in memory that
+// is not fused; what moves elements: Reshape, Permute, Expand, Narrow, Cat, Roll, Flip, IndexSelect, Gather, Scatter, ScatterAdd,
+// ScatterReduce, IndexAdd, TopK, Sort, Cast, Redistribute, To; and Cholesky, Solve, SolveTriangular, Slogdet.
+// Gradients throws a *LayoutError that names another operator if it meets one. It does not meet those of Record, which every
+// lookup is, that depend on no x. With SameBits what it returns has the same bits on any number of ranks.
 func Gradients(f func() *Tensor, xs ...*Tensor) []*Tensor {
 	const op = "Gradients"
 	if f == nil {

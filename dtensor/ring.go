@@ -26,8 +26,8 @@ import (
 // the last ones have the most work: pad a causal sequence at its end.
 //
 // It communicates once to exchange parts and once to bring them back, if causal, and n-1
-// times in the ring; the gradient the same with n times in the ring. With same bits each rank gathers
-// the sequence and computes all of it. Computed in float32, or float64. It throws a *LayoutError for other layouts or sizes.
+// times in the ring; the gradient the same with n times in the ring. With same bits, and in
+// Gradients, each rank gathers the sequence and computes all of it. Computed in float32, or float64. It throws a *LayoutError for other layouts or sizes.
 func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 	defer q.spec.mesh.Span("RingAttention").End()
 	const op = "RingAttention"
@@ -55,17 +55,20 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 			}
 		}
 	}
-	if m.SameBits() { // the ring would put the parts of a sequence together in its order
+	gathered := func() *Tensor {
 		whole := q.Placements()
 		whole[i] = layout.Replicate()
 		gather := func(x *Tensor) *Tensor { return x.Redistribute(whole...) }
 		return ScaledDotProductAttention(gather(q), gather(k), gather(v), causal).Redistribute(q.Placements()...)
 	}
+	if m.SameBits() { // the ring would put the parts of a sequence together in its order
+		return gathered()
+	}
 	shape := append(slices.Clone(q.Shape()[:3]), v.Dim(3))
 	out := &Tensor{spec: m.mustSpec(op, shape, q.spec.placements)}
 	if m.outside() {
 		out.local = m.empty(out.spec, q.DType()).local
-		return Record(op, out, []*Tensor{q, k, v}, func(*Tensor) []Grad { return make([]Grad, 3) })
+		return RecordComposed(op, out, []*Tensor{q, k, v}, func(*Tensor) []Grad { return make([]Grad, 3) }, gathered)
 	}
 	r.group, r.me = m.Group(axis), m.coord[i]
 	r.positions = positionsOf(q, i)
@@ -80,7 +83,7 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 		out.local = r.back(ys)[0]
 		return slices.Concat(parts[0], parts[1], parts[2], ys, lses, []*tensor.Tensor{out.local})
 	})
-	return Record(op, out, []*Tensor{q, k, v}, func(gy *Tensor) []Grad {
+	return RecordComposed(op, out, []*Tensor{q, k, v}, func(gy *Tensor) []Grad {
 		gy = gy.to(out.spec, op+"Grad")
 		grads := r.scoped(func() []*tensor.Tensor {
 			dys := r.exchange(gy.local)[0]
@@ -88,7 +91,7 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 			return r.back(dq, dk, dv)
 		})
 		return []Grad{Dense(wrap(q.spec, grads[0])), Dense(wrap(k.spec, grads[1])), Dense(wrap(v.spec, grads[2]))}
-	})
+	}, gathered)
 }
 
 // A ring is the ranks of one axis that compute an attention together.

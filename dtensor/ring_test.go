@@ -76,6 +76,27 @@ func ringCase(ctx context.Context, m *dtensor.Mesh, t int, causal bool, places .
 	for i, x := range list {
 		list[i] = x.Redistribute(places...)
 	}
+	// the gradient by q of the sum of the squares of the gradients by k
+	twice := func(attend func() *dtensor.Tensor, q, k *dtensor.Tensor) (*dtensor.Tensor, error) {
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return dtensor.Gradients(func() *dtensor.Tensor { return attend().Mul(weights).Sum(nil, false) }, k)[0].Square().Sum(nil, false)
+		}, q)
+		if err != nil {
+			return nil, err
+		}
+		return grads[0].Dense(), nil
+	}
+	wantSecond, err := twice(func() *dtensor.Tensor { return dtensor.ScaledDotProductAttention(q, k, v, causal) }, q, k)
+	if err != nil {
+		return err
+	}
+	second, err := twice(func() *dtensor.Tensor { return dtensor.RingAttention(list[0], list[1], list[2], causal, axis) }, list[0], list[1])
+	if err != nil {
+		return err
+	}
+	if err := meshtest.Near("second derivative", second.Full(), meshtest.Values(wantSecond.Full()), 1e-3, 1e-3); err != nil {
+		return err
+	}
 	record := m.Comm().Record()
 	got, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		return dtensor.RingAttention(list[0], list[1], list[2], causal, axis).Mul(weights).Sum(nil, false)

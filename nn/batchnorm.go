@@ -45,8 +45,8 @@ func (n *BatchNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	for d := 2; d < x.NDim(); d++ {
 		dims = append(dims, d)
 	}
-	wide := x.Cast(tensor.Float32)
-	mean, variance := n.RunningMean.Reshape(shape...), n.RunningVar.Reshape(shape...)
+	wide := x.Cast(x.DType().Wide())
+	mean, variance := n.RunningMean.Cast(wide.DType()).Reshape(shape...), n.RunningVar.Cast(wide.DType()).Reshape(shape...)
 	if x.Mesh().Training() {
 		mean, variance = wide.Mean(dims, true).Squeeze(0), wide.Var(dims, 0, true).Squeeze(0)
 		count := float64(x.Numel() / max(channels, 1))
@@ -75,7 +75,7 @@ func (n *BatchNorm) update(running, new *dtensor.Tensor, scale float64) {
 		return
 	}
 	running.Mesh().NoteState("BatchNorm", running)
-	next := running.Scale(1 - n.Momentum).Add(new.Detach().Reshape(running.Dim(0)).Scale(n.Momentum * scale))
+	next := running.Scale(1 - n.Momentum).Add(new.Detach().Cast(running.DType()).Reshape(running.Dim(0)).Scale(n.Momentum * scale))
 	next = next.Redistribute(running.Placements()...)
 	if running.Mesh().Inside() {
 		tensor.Copy(running.Local(), next.Local())

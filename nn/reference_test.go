@@ -361,6 +361,26 @@ func TestGroupNormAgainstPyTorch(t *testing.T) {
 	})
 }
 
+// What a BatchNorm returns of float64 is as exact as float64.
+func TestBatchNormOfFloat64(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		n := nn.NewBatchNorm(nn.NewInit(mesh, 1), 3)
+		x := wave(mesh, 1, []int{6, 3}, batch()...).Cast(tensor.Float64)
+		_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			y := n.Forward(x)
+			means, squares := y.Mean([]int{0}, false), y.Square().Mean([]int{0}, false)
+			want := x.Var([]int{0}, 0, false)
+			want = want.Div(want.AddScalar(n.Eps))
+			off := means.Abs().Add(squares.Sub(want).Abs()).Sum(nil, false).Detach()
+			if got := off.Item(); got > 1e-12 {
+				dtensor.Throw(fmt.Errorf("mean and variance are off by %v", got))
+			}
+			return y.Sum(nil, false)
+		}, n.Weight)
+		return err
+	})
+}
+
 func TestBatchNormAgainstPyTorch(t *testing.T) {
 	all := references(t)
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
