@@ -27,7 +27,8 @@ import (
 //
 // It communicates once to exchange parts and once to bring them back, if causal, and n-1
 // times in the ring; the gradient the same with n times in the ring. With same bits, and in
-// Gradients, each rank gathers the sequence and computes all of it. Computed in float32, or float64. It throws a *LayoutError for other layouts or sizes.
+// Gradients, each rank gathers the sequence and computes all of it. Computed in float32, or
+// float64. It throws a *LayoutError for other layouts or sizes.
 func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 	defer q.spec.mesh.Span("RingAttention").End()
 	const op = "RingAttention"

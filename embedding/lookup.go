@@ -44,7 +44,11 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	weight, s := t.weight, t.settings(op)
 	checkIDs(op, weight, ids, s)
 	p := rolesOf(op, weight, ids, s)
-	shape := append(append(make([]int, 0, ids.NDim()+1), ids.Shape()...), weight.Dim(1))
+	shape := make([]int, ids.NDim()+1)
+	for d := range ids.NDim() {
+		shape[d] = ids.Dim(d)
+	}
+	shape[ids.NDim()] = weight.Dim(1)
 	table := p.table(s)
 	at := ids.Redistribute(p.ids...)
 	if !p.mesh.Inside() {
