@@ -55,14 +55,17 @@ const prefetchBytes = 4 << 10
 // aheadOf returns how many rows prefetchBytes are.
 func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
 
-// prefetchRows prefetches the rows of tables that come a little after row index[i].
+// longRow is from how many bytes on a row is not prefetched: the processor itself reads ahead in it, which costs less.
+const longRow = 2 << 10
+
+// prefetchRows prefetches the rows of tables that come a little after row index[i], unless they are long.
 func prefetchRows(index []int64, i, rowBytes int, tables ...unsafe.Pointer) {
 	i += aheadOf(len(tables) * rowBytes)
-	if i >= len(index) {
+	if i >= len(index) || rowBytes >= longRow {
 		return
 	}
 	for _, t := range tables {
-		simd.Prefetch(unsafe.Add(t, int(index[i])*rowBytes), min(rowBytes, prefetchBytes))
+		simd.Prefetch(unsafe.Add(t, int(index[i])*rowBytes), rowBytes)
 	}
 }
 
