@@ -83,8 +83,8 @@ func mark(t *tape, params []*Tensor) {
 		case p.node != nil && p.node.tape == t:
 			refuse("ValueAndGrad", name+" is given twice", "give each once", operand(name, p))
 		case p.node != nil && !p.node.tape.closed:
-			refuse("ValueAndGrad", name+" is in use by an enclosing ValueAndGrad: second derivatives do not exist here",
-				"finish that one first, or use Gradients inside it", operand(name, p))
+			refuse("ValueAndGrad", name+" is in use by an enclosing ValueAndGrad",
+				"for second derivatives use Gradients inside it; else finish that one first", operand(name, p))
 		case !p.DType().Float():
 			refuse("ValueAndGrad", fmt.Sprintf("%s has the type %v, which has no gradient", name, p.DType()), "use a floating-point type",
 				operand(name, p))

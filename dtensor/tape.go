@@ -77,9 +77,9 @@ func (t *Tensor) tracked() bool {
 		return now != nil
 	}
 	if !t.node.tape.closed {
-		refuse("ValueAndGrad", "an operator inside uses the result of "+t.node.op+" of an enclosing ValueAndGrad: "+
-			"second derivatives do not exist here",
-			"compute what is differentiated outside, or pass Detach of it; Gradients makes second derivatives", operand("input", t))
+		refuse("ValueAndGrad", "an operator inside uses the result of "+t.node.op+" of an enclosing ValueAndGrad",
+			"for second derivatives use Gradients inside; else compute what is differentiated outside, or pass Detach of it",
+			operand("input", t))
 	}
 	return false
 }
