@@ -76,7 +76,7 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 
 // composedAttention is ScaledDotProductAttention by operators that can be differentiated twice. It makes the [T, S] weights.
 func composedAttention(q, k, v *Tensor, causal bool) *Tensor {
-	scores := product2(q.widen(), k.widen(), false, true).Scale(1 / math.Sqrt(float64(q.Dim(-1))))
+	scores := multiply(q.widen(), k.widen(), false, true).Scale(1 / math.Sqrt(float64(q.Dim(-1))))
 	if causal {
 		m := q.spec.mesh
 		query := Arange(m, tensor.Int64, 0, q.Dim(-2), m.Every(layout.Replicate())...).Unsqueeze(1)

@@ -36,29 +36,29 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 	case a.NDim() == 1:
 		return a.Unsqueeze(0).MatMul(b).Squeeze(-2)
 	}
-	return product2(a, b, false, false)
+	return multiply(a, b, false, false)
 }
 
-// product2 is the product of matrices, transposed on request.
-func product2(a, b *Tensor, transA, transB bool) *Tensor {
+// multiply is the product of matrices, transposed on request.
+func multiply(a, b *Tensor, transA, transB bool) *Tensor {
 	out := matmul(a, b, transA, transB)
 	if Tracked(a, b) {
 		out.recordProduct("MatMul", func(gy *Tensor) {
 			if a.takes() {
 				ga := (*Tensor)(nil)
 				if transA {
-					ga = product2(b, gy, transB, true)
+					ga = multiply(b, gy, transB, true)
 				} else {
-					ga = product2(gy, b, false, !transB)
+					ga = multiply(gy, b, false, !transB)
 				}
 				a.accumulate(ga.sumTo(a.spec.shape))
 			}
 			if b.takes() {
 				gb := (*Tensor)(nil)
 				if transB {
-					gb = product2(gy, a, true, transA)
+					gb = multiply(gy, a, true, transA)
 				} else {
-					gb = product2(a, gy, !transA, false)
+					gb = multiply(a, gy, !transA, false)
 				}
 				b.accumulate(gb.sumTo(b.spec.shape))
 			}
@@ -67,7 +67,7 @@ func product2(a, b *Tensor, transA, transB bool) *Tensor {
 	return out
 }
 
-// matmul is product2 that is not recorded.
+// matmul is multiply that is not recorded.
 func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	if a.DType() != b.DType() {
 		sameType("MatMul", a, b)
@@ -206,15 +206,15 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 		out.recordProduct("Linear", func(gy *Tensor) {
 			if a.takes() {
 				if a.NDim() == 1 {
-					a.accumulate(product2(gy.Unsqueeze(0), b, false, false).Squeeze(0))
+					a.accumulate(multiply(gy.Unsqueeze(0), b, false, false).Squeeze(0))
 				} else {
-					a.accumulate(product2(gy, b, false, false))
+					a.accumulate(multiply(gy, b, false, false))
 				}
 			}
 			if b.takes() {
 				var dw *Tensor
 				if gy.again() {
-					dw = product2(gy.matrix(), a.matrix(), true, false)
+					dw = multiply(gy.matrix(), a.matrix(), true, false)
 				} else {
 					dw, gy = linearGrad(gy, a)
 				}

@@ -34,17 +34,17 @@ type Mailbox struct {
 
 	mu       sync.Mutex // guards what follows
 	tally    *comm.Tally
-	outs     []outbound // by rank
-	ins      []inbound  // by rank
-	fresh    []Request  // not used yet
-	spares   []*blockingCall
-	arriving envelope   // of the packet that read acts on
-	posted   list       // receives and probes that have no message yet
-	count    uint64     // messages that have come
-	reads    uint64     // packets that have come
-	sends    table      // long messages whose receiver has not got them
-	takes    table      // receives of pieces
-	streams  []*Request // sends that are to go in pieces
+	outs     []outbound      // by rank
+	ins      []inbound       // by rank
+	fresh    []Request       // not used yet
+	spares   []*blockingCall // not in use
+	arriving envelope        // of the packet that read acts on
+	posted   list            // receives and probes that have no message yet
+	count    uint64          // messages that have come
+	reads    uint64          // packets that have come
+	sends    table           // long messages whose receiver has not got them
+	takes    table           // receives of pieces
+	streams  []*Request      // sends that are to go in pieces
 	pieces   pieces
 	queued   int // packets in the queues of outs
 	loose    int // requests that the program does not wait for

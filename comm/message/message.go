@@ -27,7 +27,7 @@ type Status struct {
 
 func widthOf[T any]() int { return int(unsafe.Sizeof(*new(T))) }
 
-// setArgs makes a what a call with a buffer says. It is not a function with a result: to copy what was just stored waits
+// setArgs sets a to what a call with a buffer says. It returns no result, since a copy of what was just stored would wait
 // for the stores.
 func setArgs[T any](a *args, kind comm.Kind, buf []T, peer, tag int) {
 	a.kind, a.width, a.peer, a.tag = kind, widthOf[T](), peer, tag

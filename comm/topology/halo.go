@@ -38,7 +38,7 @@ func Halo[T any](ctx context.Context, g *Grid, block []T, shape []int, width int
 			}
 			continue
 		}
-		// Every second rank begins with the rank after it, so that all pairs are as good as at once.
+		// Every second rank begins with the rank after it, so that the pairs of a dimension swap in two turns.
 		edges := []edge{before, after}
 		if g.coords[d]%2 == 0 {
 			slices.Reverse(edges)
