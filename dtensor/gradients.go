@@ -91,10 +91,11 @@ func (t *Tensor) again() bool { return t.spec.mesh.eng.inner != nil }
 
 // gradients runs f and returns the gradients of its result by xs, recorded; nil for an x that f does not use.
 func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor {
-	t, outer := e.tape, e.inner
+	t := e.tape
+	defer e.enter()()
 	e.inner = nil // f is recorded as ever
 	t.inside++
-	defer func() { e.inner, t.inside = outer, t.inside-1 }()
+	defer func() { t.inside-- }()
 	first := len(t.nodes)
 	for _, x := range xs {
 		x.tracked() // the parameter learns that it is used
@@ -175,14 +176,14 @@ func (n *node) handOnAgain(op string) {
 	case n.twice:
 		n.back(g)
 	default:
-		refuseTwice(n.op, &Tensor{spec: n.spec})
+		refuseTwice(n.op, n.spec)
 	}
 }
 
 // refuseTwice throws because an operator cannot be differentiated twice.
-func refuseTwice(op string, t *Tensor) {
+func refuseTwice(op string, s *spec) {
 	refuse("Gradients", op+" cannot be differentiated twice", "compute it from operators that can; the documentation of Gradients lists them",
-		Operand{Name: "tensor", Layout: t.spec.String()})
+		Operand{Name: "tensor", Layout: s.String()})
 }
 
 // recordTwice is record of an operator whose back can be recorded: it computes with tensors alone, by operators that can be

@@ -188,7 +188,7 @@ func unaryGrad(op kernel.UnaryOp, gy, kept *Tensor) *Tensor {
 	if gy.again() {
 		slope := slopeOf(op)
 		if slope == nil {
-			refuseTwice(op.String(), kept)
+			refuseTwice(op.String(), kept.spec)
 		}
 		return gy.widen().Mul(slope(kept.widen())).Cast(gy.DType())
 	}

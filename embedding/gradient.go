@@ -106,11 +106,11 @@ func (x *exchange) ownsEvery() bool {
 func (x *exchange) sumRequests(t int, index, values *tensor.Tensor) tensor.Rows {
 	index = tensor.AddScalar(index, -float64(x.tables[t].row))
 	if len(x.requestPeers) == 1 { // they are distinct
-		if rows := (tensor.Rows{Index: index, Values: values}); x.tables[t].dynamic == nil {
-			return rows
-		} else {
+		rows := tensor.Rows{Index: index, Values: values}
+		if x.tables[t].dynamic != nil {
 			return present(rows)
 		}
+		return rows
 	}
 	return tensor.Coalesce(index, values, 0, x.tables[t].rows())
 }

@@ -99,16 +99,18 @@ func BinaryCrossEntropyOfProbabilities(probs, targets *dtensor.Tensor, r Reducti
 	probs, targets = operands(op, r, probs, targets)
 	probs = probs.Reduced()
 	targets = targets.Redistribute(probs.Placements()...)
+	cost := func(p, y *dtensor.Tensor) (losses, one, zero *dtensor.Tensor) {
+		one, zero = p.Log().Clamp(-100, math.Inf(1)), p.Neg().Log1p().Clamp(-100, math.Inf(1))
+		return y.Mul(one).Add(y.Neg().AddScalar(1).Mul(zero)).Neg(), one, zero
+	}
 	p, y := probs.Detach(), targets.Detach()
-	one, zero := p.Log().Clamp(-100, math.Inf(1)), p.Neg().Log1p().Clamp(-100, math.Inf(1))
-	losses := y.Mul(one).Add(y.Neg().AddScalar(1).Mul(zero)).Neg()
+	losses, one, zero := cost(p, y)
 	losses = dtensor.RecordComposed(op, losses, []*dtensor.Tensor{probs, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		slope := p.Sub(y).Div(p.Mul(p.Neg().AddScalar(1)).Clamp(1e-12, math.Inf(1)))
 		return []dtensor.Grad{dtensor.Dense(slope.Mul(gy)), dtensor.Dense(zero.Sub(one).Mul(gy))}
 	}, func() *dtensor.Tensor {
-		p, y := probs, targets
-		one, zero := p.Log().Clamp(-100, math.Inf(1)), p.Neg().Log1p().Clamp(-100, math.Inf(1))
-		return y.Mul(one).Add(y.Neg().AddScalar(1).Mul(zero)).Neg()
+		losses, _, _ := cost(probs, targets)
+		return losses
 	})
 	return reduced(losses, r)
 }

@@ -1,6 +1,8 @@
 package loss
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
@@ -19,17 +21,20 @@ func composed(logits, targets *dtensor.Tensor, o Options, log bool) *dtensor.Ten
 	if o.Weight != nil {
 		weight = o.Weight.Detach().Cast(dt).Redistribute(mesh.Every(layout.Replicate())...)
 	}
-	along := make([]int, x.NDim()) // the shape in which one number for each class broadcasts to x
-	for d := range along {
-		along[d] = 1
-	}
+	along := slices.Repeat([]int{1}, x.NDim()) // the shape in which one number for each class broadcasts to x
 	along[class] = size
 	classes := []int{class}
 	var losses, share *dtensor.Tensor // of each position; its part in the denominator of the mean
+	zLoss := func() *dtensor.Tensor { // of each position
+		return x.Narrow(class, 0, 1).Sub(logp.Narrow(class, 0, 1)).Squeeze(class).Square().Scale(o.ZLoss)
+	}
 	if targets.DType().Float() {
 		q := targets.Cast(dt).Scale(1 - o.LabelSmoothing).AddScalar(o.LabelSmoothing / float64(size))
 		losses = q.Mul(weight.Reshape(along...)).Mul(logp).Sum(classes, false).Neg()
 		share = dtensor.Full(mesh, dt, 1, losses.Shape(), mesh.Every(layout.Replicate())...)
+		if o.ZLoss > 0 {
+			losses = losses.Add(zLoss())
+		}
 	} else {
 		used := targets.CompareScalar(kernel.OpNe, float64(o.ignored()))
 		y := targets.MaskedFill(used.LogicalNot(), 0)
@@ -40,11 +45,8 @@ func composed(logits, targets *dtensor.Tensor, o Options, log bool) *dtensor.Ten
 			losses = losses.Scale(1 - o.LabelSmoothing).Add(all.Scale(o.LabelSmoothing / float64(size)))
 		}
 		if o.ZLoss > 0 {
-			losses = losses.Add(zLoss(x, logp, class).Mul(used.Cast(dt)).Scale(o.ZLoss))
+			losses = losses.Add(zLoss().Mul(used.Cast(dt)))
 		}
-	}
-	if o.ZLoss > 0 && targets.DType().Float() {
-		losses = losses.Add(zLoss(x, logp, class).Scale(o.ZLoss))
 	}
 	switch o.Reduction {
 	case Sum:
@@ -53,9 +55,4 @@ func composed(logits, targets *dtensor.Tensor, o Options, log bool) *dtensor.Ten
 		return losses.Sum(nil, false).Div(share.Sum(nil, false))
 	}
 	return losses
-}
-
-// zLoss returns the square of ln Σ exp(x) over the classes.
-func zLoss(x, logp *dtensor.Tensor, class int) *dtensor.Tensor {
-	return x.Narrow(class, 0, 1).Sub(logp.Narrow(class, 0, 1)).Squeeze(class).Square()
 }

@@ -46,7 +46,7 @@ func (r *rank) watchHosts(ctx context.Context, world *comm.Comm) error {
 		return err
 	}
 	all, me := make([]origin, world.Size()), world.Rank()
-	if err := comm.AllGather(ctx, world, all, []origin{{hostNumber(r.host), nameNumber(os.Args[0]), buildNumber()}}); err != nil {
+	if err := comm.AllGather(ctx, world, all, []origin{{hostNumber(r.host), numberOf(os.Args[0]), buildNumber()}}); err != nil {
 		return err
 	}
 	hosts := make([]int64, len(all))
@@ -102,20 +102,18 @@ func hostLimit(text string) (time.Duration, error) {
 // hostNumber tells hosts apart. Two may have one name, and containers one boot.
 func hostNumber(name string) int64 {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without it the name has to do
+	return numberOf(fmt.Sprintf("%s\n%s", name, boot))
+}
+
+// numberOf is a number for a text, which only another's may equal by chance.
+func numberOf(text string) int64 {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s\n%s", name, boot)
+	_, _ = io.WriteString(h, text)
 	return int64(h.Sum64())
 }
 
 // An origin tells of a rank where it runs and what, each as a number that only another's may equal.
 type origin struct{ Host, Name, Build int64 }
-
-// nameNumber is for the name by which a program was started.
-func nameNumber(name string) int64 {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, name)
-	return int64(h.Sum64())
-}
 
 // buildNumber tells builds of a program apart: the go command's build ID is in the head of an executable. 0: it cannot be read.
 func buildNumber() int64 {

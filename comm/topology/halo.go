@@ -121,14 +121,6 @@ func swap[T any](ctx context.Context, c *comm.Comm, rank int, first bool, dst, s
 	if _, ok := c.Internals().Backend().(comm.SendRecvBackend); ok {
 		return comm.SendRecv(ctx, c, dst, rank, src, rank)
 	}
-	if first {
-		if err := comm.Send(ctx, c, src, rank); err != nil {
-			return err
-		}
-		return comm.Recv(ctx, c, dst, rank)
-	}
-	if err := comm.Recv(ctx, c, dst, rank); err != nil {
-		return err
-	}
-	return comm.Send(ctx, c, src, rank)
+	both := []exchange{{to: rank, from: rank, sendFirst: first}}
+	return run(ctx, c, both, func(int) []T { return src }, func(int) []T { return dst })
 }
