@@ -37,18 +37,30 @@ func (m *Mailbox) sendRecv(ctx context.Context, in, out *args) (Status, error) {
 		}
 		return r.Wait(ctx)
 	}
-	in.what = uint64(in.buf.DType)
+	in.what, out.what = uint64(in.buf.DType), uint64(out.buf.DType)
+	if cause := comm.Cancelled(ctx); cause != nil {
+		m.comm.Abort(cause)
+		return Status{}, m.inner.FailAlone(in.call(), cause)
+	}
+	if err := m.check(out); err != nil {
+		return Status{}, m.inner.FailAlone(out.call(), err)
+	}
 	if err := m.enter(in); err != nil {
 		return Status{}, m.inner.FailAlone(in.call(), err)
 	}
 	m.tally.Add(in.kind, in.buf.Bytes())
-	b := m.post(in, nil) // a request would be garbage at the end
-	m.mu.Unlock()
-	if _, err := m.block(ctx, out, nil); err != nil {
-		b.Cancel()
-		return Status{}, err
+	left := m.sendShort(out) // then the receive is posted while the message is on its way
+	b := m.post(in, nil)     // a request would be garbage at the end
+	if left {
+		m.tally.Add(out.kind, out.buf.Bytes())
+	} else {
+		m.mu.Unlock()
+		if _, err := m.block(ctx, out, nil); err != nil {
+			b.Cancel()
+			return Status{}, err
+		}
+		m.mu.Lock()
 	}
-	m.mu.Lock()
 	st, err := m.finish(ctx, in, b)
 	if err != nil {
 		return st, m.inner.FailAlone(in.call(), err)
