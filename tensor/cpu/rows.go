@@ -52,8 +52,11 @@ func (c *own) PutRows(dt dtype.DType, table, rows unsafe.Pointer, index kernel.I
 // prefetchBytes is how many bytes of rows in random order are prefetched ahead of reading.
 const prefetchBytes = 4 << 10
 
+// lineBytes is the least that is prefetched.
+const lineBytes = 64
+
 // aheadOf returns how many rows prefetchBytes are.
-func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
+func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, lineBytes)) }
 
 // longRow is from how many bytes on a row is not prefetched: the processor itself reads ahead in it, which costs less.
 const longRow = 2 << 10
