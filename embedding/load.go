@@ -222,7 +222,8 @@ func (l *mostOf[T]) without(r int) T {
 //
 // where S is how many times the mean the rank with the most of the distinct ids of a
 // Sample has, in blocks or in turn, 1 without one. Rows that come more than once are changed
-// once: those count half. A row-wise optimizer adds up the squares of columns in one more call.
+// once: those count half. Of a column-wise table U rows are joined, and a row-wise optimizer adds up the squares
+// of columns in one more call.
 func (p *Plan) costOf(t int, k Kind) cost {
 	d, copies := &p.demands[t], float64(p.options.Copies)
 	u, n := p.distinct(t), float64(p.options.Ranks)
@@ -250,7 +251,7 @@ func (p *Plan) costOf(t int, k Kind) cost {
 		s := d.skew(p.options.Ranks, k == RowCyclicKind)
 		c.each += ns(u*(8*s+w+g*s), u*s*(8+g), u*s, w, rows/n)
 	case ColumnWiseKind:
-		c.each += ns(u*(8*n+w+g), u*(8*n+g), n*u, w/n, rows)
+		c.each += ns(u*(8*n+w+g), u*(8*n+g), n*u, w/n, rows) + u*float64(p.rates.Split.Latency) + p.rates.Split.ns(u*w)
 		if state := p.options.stateOf(d); state > 0 && state < d.size()*d.Dim {
 			c.each += float64(p.rates.AllToAll.Latency)
 		}

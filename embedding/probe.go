@@ -5,42 +5,55 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/rates"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A probe is a step that MeasureRates times: a lookup in each of probeTables tables of rows of width
-// features, the gradient, and the update. A rank has so many ids of each, some of them distinct.
-type probe struct{ width, ids, distinct int }
-
-const (
-	probeTables  = 8
-	probeBytes   = 1 << 17 // of a table on each rank: together more than the nearest cache has, and less than a step of a program
-	probeBatches = 6       // that take turns, so that rows are not where the step before has left them
-)
-
-// probesFor returns what MeasureRates times. Each has one thing more than the one before: ids, distinct ones, bytes.
-// As each rank gets the gradients of all copies, there are fewer ids where there are many.
-func probesFor(copies int) [4]probe {
-	many := max(4, 256/copies)
-	few := max(1, many/16)
-	return [...]probe{{16, 1, 1}, {16, many, few}, {16, many, many}, {64, many, many}}
+// A probe is a step that MeasureRates times: a lookup in each of probeTables tables of rows of width features, the gradient, and
+// the update. A rank has so many ids of each, some of them distinct.
+type probe struct {
+	width, ids, distinct int
+	kind                 Kind
 }
 
-// measureLookups sets Table, ID, Row and Copy. Of what a probe takes that is left which the planner's own model
+const (
+	probeTables     = 8
+	probeBytes      = 1 << 20 // of a table on each rank: together more than the near caches have
+	probeBytesOfAll = 1 << 24 // of a table on all ranks, but leastProbeBytes on each
+	leastProbeBytes = 1 << 14
+	probeBatches    = 6 // that take turns, so that rows are not where the step before has left them
+)
+
+// probesFor returns what MeasureRates times. Each of the first has one thing more than the one before: ids, distinct ones, bytes; the
+// last two are of divided columns. As each rank gets the gradients of all copies, there are fewer ids where there are many.
+func probesFor(o PlanOptions) []probe {
+	const narrow, wide = 16, 128
+	many := max(4, 512/o.Copies)
+	few := max(1, many/16)
+	if o.Ranks == 1 {
+		k := DataParallelKind
+		return []probe{{narrow, 1, 1, k}, {narrow, many, few, k}, {narrow, many, many, k}, {wide, many, many, k}}
+	}
+	k, c := RowWiseKind, ColumnWiseKind
+	return []probe{{narrow, 1, 1, k}, {narrow, many, few, k}, {narrow, many, many, k}, {wide, many, many, k},
+		{wide, many, many, c}, {narrow, many, many, c}}
+}
+
+// measureLookups sets what is not a call. Of what a probe takes that is left which the planner's own model
 // does not ascribe to what is known already; and the same model says how many ids, rows and bytes there were.
 func (r *Rates) measureLookups(ctx context.Context, watch *rates.Stopwatch, mesh *dtensor.Mesh, axis int) error {
 	o := PlanOptions{Axis: mesh.Axes()[axis].Name, Ranks: mesh.Axes()[axis].Size}
 	o.Copies = mesh.Size() / o.Ranks
-	probes := probesFor(o.Copies)
+	probes := probesFor(o)
 	scope := mesh.Device().Open() // all tensors go with it
 	defer scope.Close()
 	var tables *Collection
 	var steps []func() error
 	for i, p := range probes {
-		if i == 0 || p.width != probes[i-1].width {
+		if i == 0 || p.width != probes[i-1].width || p.kind != probes[i-1].kind {
 			var err error
 			if tables, err = p.tables(ctx, mesh, o); err != nil {
 				return err
@@ -58,33 +71,37 @@ func (r *Rates) measureLookups(ctx context.Context, watch *rates.Stopwatch, mesh
 	}
 	rest := func(i int) float64 { return max(0, 1e9*seconds[i]-probes[i].estimate(*r, o)) } // ns that are not known yet
 	count := func(i int, one Rates) float64 { return probes[i].estimate(one, o) / float64(time.Millisecond) }
+	aByte := Rate{Bandwidth: 1e3} // a byte counts a millisecond
 	r.Table = time.Duration(rest(0) / probeTables)
-	oneByte := Rates{Copy: Rate{Bandwidth: 1e3}} // a byte counts a millisecond
-	r.Copy.Bandwidth = 1e9 * (count(3, oneByte) - count(2, oneByte)) / max(1, rest(3)-rest(2))
+	r.Copy.Bandwidth = 1e9 * (count(3, Rates{Copy: aByte}) - count(2, Rates{Copy: aByte})) / max(1, rest(3)-rest(2))
 	oneRow := Rates{Row: time.Millisecond}
 	r.Row = time.Duration(max(0, rest(2)-rest(1)) / (count(2, oneRow) - count(1, oneRow)))
 	r.ID = time.Duration(rest(1) / count(1, Rates{ID: time.Millisecond}))
+	if o.Ranks > 1 {
+		bytes := count(4, Rates{Split: aByte}) - count(5, Rates{Split: aByte})
+		r.Split.Bandwidth = 1e9 * bytes / max(1, rest(4)-rest(5))
+		r.Split.Latency = time.Duration(rest(5) / count(5, Rates{Split: Rate{Latency: time.Millisecond}}))
+	}
 	return nil
 }
 
 // rows is how many a table has.
-func (p probe) rows(ranks int) int { return ranks * probeBytes / (p.width * tensor.Float32.Size()) }
+func (p probe) rows(o PlanOptions) int {
+	bytes := max(leastProbeBytes, min(probeBytes, probeBytesOfAll/(o.Ranks*o.Copies)))
+	return o.Ranks * bytes / (p.width * tensor.Float32.Size())
+}
 
 // estimate returns what the planner says of the probe, in ns.
 func (p probe) estimate(r Rates, o PlanOptions) float64 {
 	demands := make([]Demand, probeTables)
 	for t := range demands {
-		demands[t] = Demand{Rows: p.rows(o.Ranks), Dim: p.width, IDs: 1, Distinct: float64(p.distinct)}
+		demands[t] = Demand{Rows: p.rows(o), Dim: p.width, IDs: 1, Distinct: float64(p.distinct)}
 	}
 	o.Batch = p.ids * o.Ranks * o.Copies
 	plan := &Plan{rates: r, demands: demands, options: o}
-	kind := RowWiseKind
-	if o.Ranks == 1 {
-		kind = DataParallelKind
-	}
 	var all cost
 	for t := range demands {
-		all.add(plan.costOf(t, kind))
+		all.add(plan.costOf(t, p.kind))
 	}
 	return float64(plan.timed(value{}, all.each, all.shared, all.copied).time)
 }
@@ -92,9 +109,10 @@ func (p probe) estimate(r Rates, o PlanOptions) float64 {
 // tables makes those of the probe, with row-wise Adagrad.
 func (p probe) tables(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (c *Collection, err error) {
 	var tables []CollectionTable
+	lies := choice{kind: p.kind}.layout(o.Axis)
 	for t := range probeTables {
 		name := fmt.Sprint(t)
-		tables = append(tables, CollectionTable{Config: Config{Name: name, Rows: p.rows(o.Ranks), Dim: p.width, Layout: RowWise(o.Axis)},
+		tables = append(tables, CollectionTable{Config: Config{Name: name, Rows: p.rows(o), Dim: p.width, Layout: lies},
 			Features: []string{name}, Mode: Sum})
 	}
 	if err := dtensor.Try(ctx, mesh, func() {
@@ -108,7 +126,13 @@ func (p probe) tables(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (c
 		sums := tensor.Zeros(mesh.Device(), tensor.Float32, local.Dim(0))
 		t.Fuse(func(rows *dtensor.Rows) error {
 			own := tensor.Rows{Index: tensor.AddScalar(rows.Index, -first), Values: rows.Values}
-			tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(local, own, sums, nil)
+			var mean *tensor.Tensor
+			if p.kind == ColumnWiseKind { // each rank has some of the squares of a row
+				mean = tensor.Cast(tensor.RowPowSums(rows.Values, tensor.Arange(mesh.Device(), tensor.Int64, 0, rows.Values.Dim(0)), 2), tensor.Float64)
+				buf := dtensor.BufferOf(mean)
+				mesh.Do(mesh.Group(o.Axis), comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "MeasureRates"})
+			}
+			tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(local, own, sums, mean)
 			return nil
 		})
 	}
@@ -117,7 +141,7 @@ func (p probe) tables(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (c
 
 // step returns a function that makes the step, each time with the next of some batches.
 func (p probe) step(ctx context.Context, c *Collection, o PlanOptions) (func() error, error) {
-	mesh, rows := c.mesh, p.rows(o.Ranks)
+	mesh, rows := c.mesh, p.rows(o)
 	var names []string
 	for _, f := range c.features {
 		names = append(names, f.name)

@@ -43,12 +43,17 @@ type Rates struct {
 	// added up and change it, as row-wise Adagrad does. Copy is what the bytes of these ids' and rows' elements take on top.
 	Table, ID, Row time.Duration
 	Copy           Rate
+
+	// Split is what each distinct row that a rank looks up takes on top where columns are divided: its parts are joined, its
+	// gradient is divided, and the squares of the parts are added up.
+	Split Rate
 }
 
 // String prints the rates in one line.
 func (r Rates) String() string {
-	return fmt.Sprintf("all-to-all %v, all-gather %v; %v a table, %v an id, %v a row, their elements at %.1f GB/s",
-		r.AllToAll, r.AllGather, r.Table.Round(100*time.Nanosecond), r.ID, r.Row, r.Copy.Bandwidth/1e9)
+	return fmt.Sprintf("all-to-all %v, all-gather %v; %v a table, %v an id, %v a row, their elements at %.1f GB/s; "+
+		"%v + %.1f GB/s a row of divided columns", r.AllToAll, r.AllGather, r.Table.Round(100*time.Nanosecond), r.ID, r.Row,
+		r.Copy.Bandwidth/1e9, r.Split.Latency, r.Split.Bandwidth/1e9)
 }
 
 // MeasureRates measures the rates on a mesh whose axis divides tables, in some
@@ -116,5 +121,5 @@ func rateOf(bytes1, seconds1, bytes2, seconds2 float64) Rate {
 func TypicalRates() Rates {
 	call := Rate{Latency: 5 * time.Microsecond, Bandwidth: 4e9}
 	return Rates{AllToAll: call, AllGather: call, Table: 20 * time.Microsecond, ID: 250 * time.Nanosecond, Row: 400 * time.Nanosecond,
-		Copy: Rate{Bandwidth: 3e9}}
+		Copy: Rate{Bandwidth: 3e9}, Split: Rate{100 * time.Nanosecond, 4e9}}
 }

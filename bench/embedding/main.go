@@ -36,8 +36,8 @@
 //	gorun -np 2 ./bench/embedding -estimate                what the planner says beside what is measured
 //
 // With -estimate only steps as those of -dlrm are measured, with row-wise Adagrad, in each kind of layout and in what the
-// planner chooses. "estimate_ns" is what it says that a step takes, from rates that it has measured just before, and
-// "of_least" that by the least time: both are what this machine can, whatever else runs on it.
+// planner chooses. "estimate_ns" is what it says that a step takes, from rates that it has measured just before;
+// "of_median" is that by the time measured, and "of_least" by the least time.
 package main
 
 import (
