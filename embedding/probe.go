@@ -22,7 +22,7 @@ type probe struct {
 const (
 	probeTables     = 8
 	probeBytes      = 1 << 20 // of a table on each rank: together more than the near caches have
-	probeBytesOfAll = 1 << 24 // of a table on all ranks, but leastProbeBytes on each
+	probeBytesOfAll = 1 << 22 // of a table on all ranks, but leastProbeBytes on each
 	leastProbeBytes = 1 << 14
 	probeBatches    = 6 // that take turns, so that rows are not where the step before has left them
 )

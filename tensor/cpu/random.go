@@ -17,25 +17,37 @@ func (c *own) Random(r kernel.RandomNumbers, dst unsafe.Pointer, l kernel.Loop) 
 	if l.A[l.N-1] == 1 && l.B[l.N-1] == 1 { // runs
 		n, outer = l.Size[l.N-1], l.N-1
 	}
+	if n < RandomPiece { // short runs share a piece
+		var piece randomPiece
+		eachPair(&l, outer, func(to, from int) {
+			piece.run(&r, unsafe.Add(dst, to*r.DType.Size()), r.First+uint64(from), n)
+		})
+		return
+	}
 	eachPair(&l, outer, func(to, from int) {
 		parallel(n, 8, 4, func(lo, hi int) {
-			randomRun(&r, unsafe.Add(dst, (to+lo)*r.DType.Size()), r.First+uint64(from+lo), hi-lo)
+			new(randomPiece).run(&r, unsafe.Add(dst, (to+lo)*r.DType.Size()), r.First+uint64(from+lo), hi-lo)
 		})
 	})
 }
 
-// RandomPiece is how many random words are made at a time, on the stack.
+// RandomPiece is how many random words are made at a time.
 const RandomPiece = 256
 
-// randomRun makes n consecutive elements.
-func randomRun(r *kernel.RandomNumbers, dst unsafe.Pointer, first uint64, n int) {
-	var words [RandomPiece]uint32
-	var values [RandomPiece]float64
+// A randomPiece has room for them.
+type randomPiece struct {
+	words  [RandomPiece]uint32
+	values [RandomPiece]float64
+}
+
+// run makes n consecutive elements.
+func (p *randomPiece) run(r *kernel.RandomNumbers, dst unsafe.Pointer, first uint64, n int) {
 	for n > 0 {
 		m := min(n, RandomPiece)
-		r.Key.Words(words[:m], first)
-		randomValues(r.Op, values[:m], words[:m], r.A, r.B, r.Least, r.Most)
-		castFrom(r.DType, dst, values[:m])
+		words, values := p.words[:m], p.values[:m]
+		r.Key.Words(words, first)
+		randomValues(r.Op, values, words, r.A, r.B, r.Least, r.Most)
+		castFrom(r.DType, dst, values)
 		dst = unsafe.Add(dst, m*r.DType.Size())
 		first, n = first+uint64(m), n-m
 	}
