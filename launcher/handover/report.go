@@ -24,7 +24,7 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 			h.console.Say("%s, though %s ended well", text, name)
 			return cmp.Or(status, 1)
 		}
-		return 0
+		return h.wellEnded(o)
 	case supervisor.Hung:
 		if it, ok := h.words.first(); ok && it.Kind == job.Ended {
 			text, status, _ := h.failure()
@@ -58,14 +58,29 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 		return cmp.Or(status, o.Ends[0].ExitStatus())
 	}
 	if h.words.allWell(h.opts.Size()) { // MPI libraries and launchers trip over each other at the end
-		h.console.Say("%s: %s, when all ranks had ended well", name, said)
-		return 0
+		status := h.wellEnded(o)
+		if status == 0 {
+			h.console.Say("%s: %s, when all ranks had ended well", name, said)
+		}
+		return status
 	}
 	if text := h.words.unreached(h.list.hosts); text != "" {
 		said += "; " + text
 	}
 	h.console.Say("the job failed: %s: %s", name, said)
 	return o.Ends[0].ExitStatus()
+}
+
+// wellEnded is gorun's exit status when no rank has failed: 0, unless a signal that was not gorun's has asked them to end, as a batch
+// system's before a time limit.
+func (h *Handover) wellEnded(o *supervisor.Outcome) int {
+	sig := h.words.signal()
+	if sig == 0 {
+		return 0
+	}
+	h.console.Say("%s had come to the ranks, not from gorun: they have stopped and ended", supervisor.SignalName(sig))
+	o.Signal, o.Passed = sig, true
+	return 128 + int(sig)
 }
 
 // failure says which rank failed, as far as the ranks have told; ok is false if

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
@@ -49,6 +52,25 @@ esac`, dir))
 			k, err := startCanceller(hosts.Srun().Cancel, "mine",
 				append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "SLURM_JOB_ID="+c.allocation))
 			if err != nil {
+				t.Fatal(err)
+			}
+			ignored := func() bool {
+				status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.cmd.Process.Pid))
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, mask, _ := strings.Cut(string(status), "SigIgn:\t")
+				mask, _, _ = strings.Cut(mask, "\n")
+				set, err := strconv.ParseUint(mask, 16, 64)
+				return err == nil && set&(1<<(syscall.SIGTERM-1)) != 0
+			}
+			for i := 0; !ignored(); i++ { // until it has begun
+				if i > 1000 {
+					t.Fatal("SIGTERM ends it, which Slurm sends to all of a job's processes")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if err := k.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			said := ""

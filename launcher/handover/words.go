@@ -268,6 +268,16 @@ func (w *words) stop() (rank int, sig syscall.Signal, ok bool) {
 	return w.asked.Rank, syscall.Signal(w.asked.Status), w.asks > 0 && !failed
 }
 
+// signal returns the signal that first asked a rank to end; 0 if none has.
+func (w *words) signal() syscall.Signal {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return syscall.Signal(w.asked.Status)
+}
+
 // running returns the ranks of a host, of all for "", that have not said that they
 // ended. The lock is held.
 func (w *words) running(host string) (ranks []int) {

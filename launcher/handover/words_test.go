@@ -3,6 +3,7 @@
 package handover
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,6 +13,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/stdio"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 	"github.com/gorun-spmd/gorun/launcher/watchdog"
 )
 
@@ -196,6 +199,44 @@ func TestWhoseSignal(t *testing.T) {
 		if rank, sig, ok := w.stop(); ok != c.want || ok && (rank != 2 || sig != syscall.SIGTERM) {
 			t.Errorf("%s: got rank %d, %v, %v", c.name, rank, sig, ok)
 		}
+	}
+}
+
+// A signal to all ranks that was not gorun's, as Slurm's before a time limit, stops the job before its work is done: it
+// does not end well, and an elastic one does not go on.
+func TestStoppedByItsSystem(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		launch syscall.WaitStatus // how the launcher ended
+		reason supervisor.Reason
+		asks   int
+		want   int
+	}{
+		{"all well", 0, supervisor.Finished, 0, 0},
+		{"the launcher trips", 1 << 8, supervisor.Failed, 0, 0},
+		{"asked", 0, supervisor.Finished, 2, 143},
+		{"asked, as srun tells it", 143 << 8, supervisor.Failed, 2, 143},
+	} {
+		_, stderr, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &Handover{words: newWords(false), opts: &options.Options{Apps: []options.App{{Ranks: 2}}},
+			console: stdio.NewConsole(stderr, stderr, false)}
+		for r := range 2 {
+			h.words.take(job.Word{Kind: job.Started, Rank: r, Host: "a"})
+			if r < c.asks {
+				h.words.take(job.Word{Kind: job.Asked, Rank: r, Host: "a", Status: int(syscall.SIGTERM)})
+			}
+		}
+		for r := range 2 {
+			h.words.take(job.Word{Kind: job.Ended, Rank: r, Host: "a"})
+		}
+		o := &supervisor.Outcome{Reason: c.reason, Ends: []supervisor.End{{Ended: true, Status: c.launch}}}
+		if got := h.report(o, "srun"); got != c.want || mayGoOn(o) != (c.asks == 0) {
+			t.Errorf("%s: exit status %d, want %d; an elastic job goes on: %v", c.name, got, c.want, mayGoOn(o))
+		}
+		stderr.Close()
 	}
 }
 

@@ -155,8 +155,10 @@ func (p *planner) srunPrograms() error {
 // step. It sends SIGKILL first, because scancel alone leaves a job's processes KillWait, 30 s, to
 // end. It looks several times: a job that srun had asked for when it was killed may appear a
 // moment later, and a cancelled step stays in the list for seconds. The exit status is 1 if
-// something is still listed.
-const cancelScript = `read -r over && exit
+// something is still listed. The signal by which Slurm ends a job comes to all processes of its
+// batch script, so to this one, which has to outlive gorun.
+const cancelScript = `trap '' HUP INT TERM
+read -r over && exit
 listed() {
 	if [ "$SLURM_JOB_ID" ]; then
 		squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format='%j %i' | sed -n "s/^$1 //p"
