@@ -195,6 +195,9 @@ func (m *Meter) share(now time.Time) float64 {
 // estimate it from.
 func (m *Meter) left(now time.Time) (d time.Duration, ok bool) {
 	oldest, newest := m.marks[0], m.marks[len(m.marks)-1]
+	if oldest.at.Equal(m.start) && newest.step > 1 { // an earlier run, from which this one goes on, may have made the first steps
+		oldest = m.first
+	}
 	if steps := newest.step - oldest.step; m.options.Steps > 0 && steps > 0 {
 		remaining := float64(max(0, m.options.Steps-newest.step))
 		d = time.Duration(float64(newest.at.Sub(oldest.at)) * remaining / float64(steps))

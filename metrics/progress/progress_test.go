@@ -48,6 +48,22 @@ func TestLinesElsewhere(t *testing.T) {
 	}
 }
 
+// The steps of an earlier run, from which this one goes on, took none of this one's time.
+func TestTimeLeftOfARunThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		var out strings.Builder
+		m := newMeter(&out, Options{Steps: 103}, nil)
+		for step := 101; step <= 102; step++ {
+			time.Sleep(6 * time.Second)
+			m.Update(Status{Step: step, Loss: 1, Done: 100 * (step - 100)})
+		}
+		const want = "step 101/103  loss 1.0000  17 /s  6.0s elapsed\nstep 102/103  loss 1.0000  6.0s left  17 /s  12s elapsed\n"
+		if got := out.String(); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	})
+}
+
 func TestLinesAreFew(t *testing.T) {
 	for _, c := range []struct {
 		name  string
