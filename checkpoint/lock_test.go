@@ -246,10 +246,17 @@ func TestReadOnlyRoot(t *testing.T) {
 	if got := open(t, "root", Options{fs: unwritable{fs}}); got != "<nil>" {
 		t.Error(got)
 	}
+	if got := open(t, "other", Options{fs: unwritable{fs}}); got != "checkpoint: Open: rank 0: mkdir other: permission denied" {
+		t.Error(got)
+	}
 }
 
 // unwritable is a file system where the user may only read.
 type unwritable struct{ *memFS }
+
+func (unwritable) Mkdir(name string) error {
+	return &iofs.PathError{Op: "mkdir", Path: name, Err: iofs.ErrPermission}
+}
 
 func (unwritable) Lock(name string) error {
 	return &iofs.PathError{Op: "lock", Path: name, Err: iofs.ErrPermission}

@@ -116,7 +116,9 @@ func makeRoot(fs fileSystem, root string) error {
 		err = fs.SyncDir(filepath.Dir(root))
 	}
 	if errors.Is(err, iofs.ErrPermission) {
-		_, err = fs.List(root)
+		if _, listed := fs.List(root); !errors.Is(listed, iofs.ErrNotExist) { // it is there
+			err = listed
+		}
 	}
 	return err
 }
