@@ -17,6 +17,7 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/guardian"
 	"github.com/gorun-spmd/gorun/launcher/handover"
+	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/options"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
@@ -53,6 +54,10 @@ func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 	signals := make(chan os.Signal, 32)
 	if err := o.CheckFiles(); err != nil {
 		return 0, err
+	}
+	if l, ranks, ok := hosts.Starter(os.LookupEnv); ok {
+		c.Say("%s has started gorun %d times, and each starts a job of its own; if that is not meant, leave %s out: "+
+			"gorun finds the job's hosts and calls it", l, ranks, l)
 	}
 	o.TraceForReport()
 	h, err := handover.New(o, c, signals)

@@ -26,6 +26,7 @@ type Launcher struct {
 	System Format
 
 	RankVar    string // the variable that holds a rank's number
+	SizeVar    string // the one that holds the number of ranks, in their environment alone
 	JobNameVar string // the variable in which Job.Name replaces the batch job's name; "": none
 
 	// CountsCores is set if the launcher itself counts the cores of a host without slots.
@@ -107,6 +108,19 @@ func RankExpression(all []Launcher) string {
 		}
 	}
 	return open.String() + closing
+}
+
+// Starter returns the launcher that has started this process as the first of several ranks, and how many; ok is false if
+// none has. env looks up a variable.
+func Starter(env func(string) (string, bool)) (l Launcher, ranks int, ok bool) {
+	for _, l := range Launchers() {
+		rank, _ := env(l.RankVar)
+		size, _ := env(l.SizeVar)
+		if n, err := strconv.Atoi(size); err == nil && n > 1 && rank == "0" {
+			return l, n, true
+		}
+	}
+	return Launcher{}, 0, false
 }
 
 // String returns the usual name of the launcher's program.

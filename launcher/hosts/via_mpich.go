@@ -12,7 +12,7 @@ func Hydra() Launcher {
 		Name: "MPICH", Via: "mpich", Programs: []string{"mpiexec.hydra", "mpiexec.mpich", "mpirun"},
 		Also: "mpiexec", Debian: "mpich", Fedora: "mpich", Use: "MPICH's, for the same",
 		Is:      func(version string) bool { return strings.Contains(version, "HYDRA build details") },
-		RankVar: "PMI_RANK", ShellWaits: true, WaitsForLost: true, command: (*planner).hydra,
+		RankVar: "PMI_RANK", SizeVar: "PMI_SIZE", ShellWaits: true, WaitsForLost: true, command: (*planner).hydra,
 	}
 }
 

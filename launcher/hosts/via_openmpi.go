@@ -31,7 +31,7 @@ func openMPILauncher(version int, is func(string) bool) Launcher {
 		Name: "Open MPI " + strconv.Itoa(version), Via: "openmpi",
 		Programs: []string{"mpirun", "mpirun.openmpi", "prterun"},
 		Debian:   "openmpi-bin", Fedora: "openmpi", Use: "Open MPI's, for jobs over several hosts",
-		Is: is, RankVar: "OMPI_COMM_WORLD_RANK", CountsCores: true, KillsSoon: true, Failure: openMPIFailure,
+		Is: is, RankVar: "OMPI_COMM_WORLD_RANK", SizeVar: "OMPI_COMM_WORLD_SIZE", CountsCores: true, KillsSoon: true, Failure: openMPIFailure,
 		command: func(p *planner) error { return p.openMPI(version == 5) },
 	}
 }

@@ -16,7 +16,7 @@ func Srun() Launcher {
 	return Launcher{
 		Name: "Slurm", Via: "slurm", Programs: []string{"srun"},
 		Debian: "slurm-client", Fedora: "slurm", Use: "Slurm's, for jobs inside its allocations",
-		System: Slurm, RankVar: "SLURM_PROCID", JobNameVar: "SLURM_JOB_NAME", CPUs: slurmCPUs, MPI: slurmMPI,
+		System: Slurm, RankVar: "SLURM_PROCID", SizeVar: "SLURM_STEP_NUM_TASKS", JobNameVar: "SLURM_JOB_NAME", CPUs: slurmCPUs, MPI: slurmMPI,
 		ListsPrograms: true, ShellWaits: true, StopSignal: syscall.SIGINT, // see srun: --disable-status
 		Cancel: cancelScript, Failure: slurmFailure, command: (*planner).srun,
 	}
