@@ -62,20 +62,20 @@ func newBlame() blame {
 }
 
 // unreached names the one of the hosts that ssh has said it does not reach, if no rank has started
-// since, and says what to do: MPICH's launcher waits for it for ever. Later such a line is a rank's.
-func (w *words) unreached(list []hosts.Host) (text string) {
+// since, and says what to do: MPICH's launcher waits for it for ever. Later such a line is a rank's. down is set if
+// the host has an address, at which nobody answers.
+func (w *words) unreached(list []hosts.Host) (host, text string, down bool) {
 	if w == nil {
-		return ""
+		return "", "", false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range list {
-		for _, said := range []string{"Could not resolve hostname " + h.Name + ":", "connect to host " + h.Name + " port "} {
-			if len(w.ranks) == 0 && strings.HasPrefix(w.ssh, said) {
-				return fmt.Sprintf("%s cannot be reached (ssh: %s); mend its name or its line of the host file, and try ssh %s true",
-					h.Name, w.ssh, h.Name)
-			}
+		down := strings.HasPrefix(w.ssh, "connect to host "+h.Name+" port ")
+		if len(w.ranks) == 0 && (down || strings.HasPrefix(w.ssh, "Could not resolve hostname "+h.Name+":")) {
+			return h.Name, fmt.Sprintf("%s cannot be reached (ssh: %s); mend its name or its line of the host file, and try ssh %s true",
+				h.Name, w.ssh, h.Name), down
 		}
 	}
-	return ""
+	return "", "", false
 }

@@ -127,7 +127,11 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 			break
 		}
 	}
+	unreached, _, _ := h.words.unreached(e.hosts)
 	switch {
+	case unreached != "":
+		say("not starting the job again: nothing is known of a host %s", unreached)
+		return false
 	case !begun && len(lost) == 0 && h.words.ownWord() && len(h.words.missing(ranks)) == 0: // as for a wrong flag
 		say("not starting the job again: it failed by its own word before its first step")
 		return false
@@ -160,7 +164,7 @@ func were(names []string) string {
 }
 
 // lost returns the hosts, by their names in the list, whose ranks ran on none of those that are
-// alive, by their own names, and how many ranks that were.
+// alive, by their own names, or that ssh has found to be down, and how many ranks that were.
 func (h *Handover) lost(alive []string) (names []string, ranks int) {
 	by, _ := hosts.ParseMapBy(h.opts.MapBy) // the attempt has shown that it is one
 	places, err := hosts.Assign(h.elastic.hosts, h.opts.Size(),
@@ -168,10 +172,12 @@ func (h *Handover) lost(alive []string) (names []string, ranks int) {
 	if err != nil {
 		return nil, 0
 	}
+	unreached, _, down := h.words.unreached(h.elastic.hosts)
 	for rank, at := range places {
-		if host, ok := h.words.hostOf(rank); ok && !slices.Contains(alive, host) {
+		name := h.elastic.hosts[at].Name
+		if host, ok := h.words.hostOf(rank); ok && !slices.Contains(alive, host) || down && name == unreached {
 			ranks++
-			if name := h.elastic.hosts[at].Name; !slices.Contains(names, name) {
+			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -31,6 +31,7 @@ func TestElasticDecisions(t *testing.T) {
 	all := slices.Concat(started("node1.site", 0, 1), started("node2.site", 2, 3))
 	own := job.Word{Kind: job.Ended, Rank: 1, Status: 1, Host: "node1.site", Text: "there is no such flag"}
 	killed := job.Word{Kind: job.Gone, Rank: 3, Status: 137, Host: "node2.site"}
+	ssh := func(says string) []job.Word { return []job.Word{{Text: says}} }
 	here, both := []string{"node1.site"}, []string{"node1.site", "node2.site"}
 	type attempt struct {
 		said  []job.Word
@@ -65,6 +66,16 @@ func TestElasticDecisions(t *testing.T) {
 		{"a rank that is never placed", "--elastic restart", "node1:2,node2:2", []attempt{{[]job.Word{
 			{Kind: job.Placed, Rank: 0, Host: "node1.site"}}, both, 4, "restart 1; there is no snapshot yet"}}},
 		{"no rank starts", "--elastic restart", "node1:2,node2:2", []attempt{{nil, here, 0, "before its first step"}}},
+		{"a host is down at the start", "--elastic restart", "node1:2,node2:2,node3:2", []attempt{{ssh("connect to host node2 port 22: No route"),
+			here, 4, "node2 lost: it does not answer, or its memory is gone; starting the job again, restart 1; there is no snapshot yet"}}},
+		{"a host is down at the start, shrink", "--elastic shrink", "node1:2,node2:2",
+			[]attempt{{ssh("connect to host node2 port 22: Connection timed out"), here, 2, "with 2 ranks"}}},
+		{"the spare host is down", "--elastic restart", "node1:2,node2:2,node3:2", []attempt{
+			{append(all, begun, kept(3)), here, 4, "restart 1, from the last"},
+			{ssh("connect to host node3 port 22: No route to host"), here, 2, "node3 lost: it does not answer, or its memory is gone; " +
+				"starting the job again with 2 ranks, restart 2, from the last"}}},
+		{"a host without an address", "--elastic restart", "node1:2,node2:2", []attempt{{ssh("Could not resolve hostname node2: Name or"),
+			here, 0, "not starting the job again: nothing is known of a host node2"}}},
 		{"a daemon dies before the first step", "--elastic restart", "node1:2,node2:2", []attempt{{append(all,
 			job.Word{Kind: job.Dragged, Rank: 1, Status: 1, Host: "node1.site", Text: "rank 2 ended"}), both, 4, "there is no snapshot yet"}}},
 		{"killed before the first step", "--elastic restart", "node1:2,node2:2",
@@ -92,6 +103,10 @@ func TestElasticDecisions(t *testing.T) {
 				h.words = newWords(false)
 				h.number = i
 				for _, w := range a.said {
+					if w.Kind == 0 {
+						h.words.ssh = w.Text
+						continue
+					}
 					h.words.take(w)
 				}
 				var lines []string

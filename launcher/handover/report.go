@@ -64,7 +64,7 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 		}
 		return status
 	}
-	if text := h.words.unreached(h.list.hosts); text != "" {
+	if host, text, _ := h.words.unreached(h.list.hosts); host != "" {
 		said += "; " + text
 	}
 	h.console.Say("the job failed: %s: %s", name, said)

@@ -401,7 +401,7 @@ func (h *Handover) look() (laggards []int, over bool) {
 			host, silence, h.words.on(host))
 		over = true
 	}
-	if text := h.words.unreached(h.list.hosts); text != "" {
+	if host, text, _ := h.words.unreached(h.list.hosts); host != "" {
 		if h.unreached++; time.Duration(h.unreached)*watchdog.Interval > unreachedLimit {
 			h.console.Say("the job ends: %s", text)
 			over = true

@@ -323,11 +323,11 @@ func TestUnreachedHosts(t *testing.T) {
 	} {
 		w := newWords(false)
 		w.filter([]byte(line))
-		if got := w.unreached(list); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
+		if _, got, down := w.unreached(list); got != want || down != strings.Contains(want, "No route") {
+			t.Errorf("%q: %q, want %q; its host is down: %v", line, got, want, down)
 		}
 		w.take(job.Word{Kind: job.Started, Rank: 0, Host: "a"})
-		if got := w.unreached(list); got != "" {
+		if _, got, _ := w.unreached(list); got != "" {
 			t.Errorf("%q: %q, though a rank has started", line, got)
 		}
 	}
