@@ -88,11 +88,11 @@ func TestArenasAreShared(t *testing.T) {
 
 func TestRecorderKeepsTheLastCalls(t *testing.T) {
 	launcher, ranks := create(t, 1)
-	for i := range uint64(RingCalls + 5) {
+	for i := range uint64(ringCalls + 5) {
 		ranks[0].Log(0, Call{Comm: 1, Seq: i + 1}, 8)
 	}
 	last := launcher.Last(0)
-	if len(last) != RingCalls || last[0].Seq != 6 || last[RingCalls-1].Seq != RingCalls+5 {
+	if len(last) != ringCalls || last[0].Seq != 6 || last[ringCalls-1].Seq != ringCalls+5 {
 		t.Errorf("%d calls, %v to %v", len(last), last[0], last[len(last)-1])
 	}
 }
@@ -242,7 +242,7 @@ func FuzzLauncherSurvives(f *testing.F) {
 					t.Errorf("%d bytes of text: %q", len(x), x)
 				}
 			}
-			if len(s.Last(r)) > RingCalls || s.Cores() < 1 {
+			if len(s.Last(r)) > ringCalls || s.Cores() < 1 {
 				t.Errorf("out of range: %d calls, %d cores", len(s.Last(r)), s.Cores())
 			}
 			s.Ended(r, "x")

@@ -42,7 +42,7 @@ func (s *Segment) Report(rank, waits int) Report {
 func (s *Segment) Copy(rank int, r Report) {
 	b := s.block(rank)
 	if r.Calls > 0 {
-		b.ring[(r.Calls-1)%RingCalls] = r.Last
+		b.ring[(r.Calls-1)%ringCalls] = r.Last
 	}
 	b.bytes = int64(r.Bytes)
 	release.Store(&b.calls, r.Calls)

@@ -27,12 +27,12 @@ const (
 	errorBytes = 16 << 10
 	siteBytes  = 256
 
-	// RingCalls is how many calls a rank's flight recorder keeps.
-	RingCalls = 128
+	// ringCalls is how many calls a rank's flight recorder keeps.
+	ringCalls = 128
 
-	// MaxWaits is how many waits of one rank are recorded at once. A rank can have one wait
+	// maxWaits is how many waits of one rank are recorded at once. A rank can have one wait
 	// for each communicator in use.
-	MaxWaits = 8
+	maxWaits = 8
 )
 
 // version tells layouts apart, of other formats and of other sizes of a block.
@@ -75,7 +75,7 @@ type block struct {
 
 	question  atomic.Uint64 // see Ask
 	answer    atomic.Uint64 // the question's number times 2, plus 1 for yes
-	hidden    atomic.Int32  // number of waits in progress beyond MaxWaits
+	hidden    atomic.Int32  // number of waits in progress beyond maxWaits
 	asked     atomic.Int32  // number of the signal that asked this rank to end; 0: none
 	waited    atomic.Int64  // nanoseconds, see AddWaited
 	beats     atomic.Uint64 // see Beat
@@ -83,7 +83,7 @@ type block struct {
 	pid       atomic.Int64  // see SetPID
 	announcer atomic.Int64  // plus 1: the rank that says how this one has ended, see Fail
 
-	waits [MaxWaits]waiting
+	waits [maxWaits]waiting
 
 	ended   text[[causeBytes]byte]
 	failure text[[errorBytes]byte]
@@ -92,7 +92,7 @@ type block struct {
 		size  atomic.Uint32
 		data  [noteBytes]byte
 	}
-	ring [RingCalls]Call
+	ring [ringCalls]Call
 }
 
 // waiting is a wait of a rank that has lasted a while.

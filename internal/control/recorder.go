@@ -16,7 +16,7 @@ type Call struct {
 func (s *Segment) Log(rank int, c Call, bytes int) {
 	b := s.block(rank)
 	n := b.calls.Load()
-	b.ring[n%RingCalls] = c
+	b.ring[n%ringCalls] = c
 	b.bytes += int64(bytes)
 	release.Store(&b.calls, n+1)
 }
@@ -26,9 +26,9 @@ func (s *Segment) Log(rank int, c Call, bytes int) {
 func (s *Segment) Last(rank int) []Call {
 	b := s.block(rank)
 	n := b.calls.Load()
-	calls := make([]Call, 0, RingCalls)
-	for i := n - min(n, RingCalls); i != n; i++ {
-		calls = append(calls, b.ring[i%RingCalls])
+	calls := make([]Call, 0, ringCalls)
+	for i := n - min(n, ringCalls); i != n; i++ {
+		calls = append(calls, b.ring[i%ringCalls])
 	}
 	return calls
 }
@@ -40,7 +40,7 @@ func (s *Segment) LastCall(rank int) (c Call, ok bool) {
 	if n == 0 {
 		return Call{}, false
 	}
-	return b.ring[(n-1)%RingCalls], true
+	return b.ring[(n-1)%ringCalls], true
 }
 
 // Calls returns how many calls rank has made, on all communicators. While it

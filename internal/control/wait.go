@@ -27,7 +27,7 @@ const (
 )
 
 // BeginWait notes that rank, the caller's own, has been waiting. It returns the
-// wait's number for AttendWait and EndWait, or -1 if MaxWaits are recorded already.
+// wait's number for AttendWait and EndWait, or -1 if maxWaits are recorded already.
 func (s *Segment) BeginWait(rank int, w Wait) (number int) {
 	b := s.block(rank)
 	for i := range b.waits {

@@ -66,19 +66,19 @@ func TestQuestions(t *testing.T) {
 func TestMoreWaitsThanAreRecorded(t *testing.T) {
 	launcher, ranks := create(t, 1)
 	var numbers []int
-	for range MaxWaits + 2 {
+	for range maxWaits + 2 {
 		numbers = append(numbers, ranks[0].BeginWait(0, Wait{Since: time.Unix(5, 0), Attended: true}))
 	}
-	if w := launcher.Waiting(0); len(w.Waits) != MaxWaits || !w.Elsewhere {
+	if w := launcher.Waiting(0); len(w.Waits) != maxWaits || !w.Elsewhere {
 		t.Errorf("%d waits, elsewhere %v", len(w.Waits), w.Elsewhere)
 	}
 	for _, n := range numbers {
 		ranks[0].EndWait(0, n)
 	}
-	for range MaxWaits {
+	for range maxWaits {
 		ranks[0].BeginWait(0, Wait{Since: time.Unix(5, 0), Attended: true})
 	}
-	if w := launcher.Waiting(0); len(w.Waits) != MaxWaits || w.Elsewhere {
+	if w := launcher.Waiting(0); len(w.Waits) != maxWaits || w.Elsewhere {
 		t.Errorf("%d waits, elsewhere %v", len(w.Waits), w.Elsewhere)
 	}
 }

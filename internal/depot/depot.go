@@ -18,8 +18,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/snapshot"
 )
 
-// A Depot holds the memory of one host.
-type Depot struct {
+// A depot holds the memory of one host.
+type depot struct {
 	file   *os.File
 	local  *net.UnixListener
 	remote net.Listener
@@ -39,9 +39,9 @@ var errTaken = errors.New("depot: this host has one")
 // socket is the abstract name of a job's depot: no file is left.
 func socket(id string) *net.UnixAddr { return &net.UnixAddr{Name: "@gorun-depot-" + id, Net: "unix"} }
 
-// Open makes the memory of this host for the job with this ID, and serves it. tether is
+// open makes the memory of this host for the job with this ID, and serves it. tether is
 // called with each depot that connects as to gorun; nil if this one is not gorun.
-func Open(id string, secret keepalive.Secret, tether func(net.Conn)) (*Depot, error) {
+func open(id string, secret keepalive.Secret, tether func(net.Conn)) (*depot, error) {
 	local, err := net.ListenUnix("unix", socket(id))
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, errTaken
@@ -64,7 +64,7 @@ func Open(id string, secret keepalive.Secret, tether func(net.Conn)) (*Depot, er
 	if err != nil {
 		host = "unknown"
 	}
-	d := &Depot{file: file, local: local, remote: remote, secret: secret, tether: tether,
+	d := &depot{file: file, local: local, remote: remote, secret: secret, tether: tether,
 		ranks: map[*net.UnixConn]*os.Process{}, users: map[net.Conn]int{},
 		info: Info{ID: rand.Text(), Host: host, Addresses: keepalive.Addresses(), Port: remote.Addr().(*net.TCPAddr).Port}}
 	go accept(local, func(c net.Conn) { d.serveRank(c.(*net.UnixConn)) })
@@ -72,8 +72,8 @@ func Open(id string, secret keepalive.Secret, tether func(net.Conn)) (*Depot, er
 	return d, nil
 }
 
-// Close gives the memory back, when the ranks have too.
-func (d *Depot) Close() {
+// close gives the memory back, when the ranks have too.
+func (d *depot) close() {
 	d.local.Close()
 	d.remote.Close()
 	d.file.Close()
@@ -95,7 +95,7 @@ func accept(l net.Listener, serve func(c net.Conn)) {
 }
 
 // serveRank hands one process the memory, and knows it until it ends.
-func (d *Depot) serveRank(c *net.UnixConn) {
+func (d *depot) serveRank(c *net.UnixConn) {
 	defer c.Close()
 	p, err := peer(c)
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *Depot) serveRank(c *net.UnixConn) {
 }
 
 // hand gives c the descriptor of the memory, and what others have to know of the depot.
-func (d *Depot) hand(c *net.UnixConn) error {
+func (d *depot) hand(c *net.UnixConn) error {
 	text, err := json.Marshal(d.info)
 	if err != nil {
 		return err
@@ -153,10 +153,10 @@ func peer(c *net.UnixConn) (*os.Process, error) {
 	return os.FindProcess(int(credentials.Pid))
 }
 
-// End ends all attempts before next on this host: it kills their ranks, and returns when they
+// end ends all attempts before next on this host: it kills their ranks, and returns when they
 // are gone and nothing of them on other hosts can write here.
-func (d *Depot) End(next int) error {
-	for end := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
+func (d *depot) end(next int) error {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		d.mu.Lock()
 		d.least = max(d.least, next)
 		left := len(d.ranks)
@@ -180,7 +180,7 @@ func (d *Depot) End(next int) error {
 }
 
 // serveHost answers one that has connected by TCP.
-func (d *Depot) serveHost(c net.Conn) {
+func (d *depot) serveHost(c net.Conn) {
 	defer c.Close()
 	purpose, attempt, err := welcome(c, d.secret)
 	if err == nil {
@@ -199,7 +199,7 @@ func (d *Depot) serveHost(c net.Conn) {
 }
 
 // use notes that c reads and writes, unless its attempt is over.
-func (d *Depot) use(c net.Conn, attempt int) bool {
+func (d *depot) use(c net.Conn, attempt int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if attempt >= d.least {

@@ -242,7 +242,7 @@ func depots(t *testing.T, id string) (pids []string) {
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
 		_, value, _ := strings.Cut(string(text), Var+"=")
 		value, _, _ = strings.Cut(value, "\x00")
-		if c, err := ParseContract(value); err == nil && c.ID == id && strings.HasPrefix(string(line), Name) {
+		if c, err := ParseContract(value); err == nil && c.ID == id && strings.HasPrefix(string(line), processName) {
 			pids = append(pids, filepath.Dir(path))
 		}
 	}

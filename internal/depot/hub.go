@@ -19,7 +19,7 @@ import (
 
 // A Hub is gorun's hold on the depots of a job, of which one is its own.
 type Hub struct {
-	own    *Depot
+	own    *depot
 	id     string
 	secret keepalive.Secret
 	closed chan struct{}
@@ -31,7 +31,7 @@ type Hub struct {
 // NewHub opens the depot of this host, and listens to those of others.
 func NewHub() (*Hub, error) {
 	h := &Hub{id: rand.Text(), secret: keepalive.NewSecret(), closed: make(chan struct{}), tethers: map[net.Conn]string{}}
-	own, err := Open(h.id, h.secret, h.hold)
+	own, err := open(h.id, h.secret, h.hold)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (h *Hub) Contract(attempt int) (Contract, error) {
 
 // hold keeps a tether.
 func (h *Hub) hold(c net.Conn) {
-	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	_ = c.SetDeadline(time.Now().Add(patience)) // an error shows in the next call
 	size := make([]byte, 1)
 	if _, err := io.ReadFull(c, size); err != nil {
 		return
@@ -81,7 +81,7 @@ func (h *Hub) End(next int) (alive []string) {
 			}
 		})
 	}
-	if h.own.End(next) == nil {
+	if h.own.end(next) == nil {
 		alive = append(alive, h.own.info.Host)
 	}
 	all.Wait()
@@ -107,7 +107,7 @@ func (h *Hub) End(next int) (alive []string) {
 // end has the depot at the other end of a tether end all attempts before next. It says at once
 // that it will, if its host is there.
 func end(c net.Conn, next int) error {
-	_ = c.SetDeadline(time.Now().Add(Patience / 2)) // an error shows in the next call
+	_ = c.SetDeadline(time.Now().Add(patience / 2)) // an error shows in the next call
 	word := binary.LittleEndian.AppendUint32([]byte{toEnd}, uint32(next))
 	if _, err := c.Write(word); err != nil {
 		return err
@@ -115,14 +115,14 @@ func end(c net.Conn, next int) error {
 	if _, err := io.ReadFull(c, word[:1]); err != nil {
 		return err
 	}
-	_ = c.SetDeadline(time.Now().Add(2 * Patience)) // it gives up after Patience
+	_ = c.SetDeadline(time.Now().Add(2 * patience)) // it gives up after patience
 	_, err := io.ReadFull(c, word[:1])
 	return err
 }
 
 // Close ends the depots, and gives this host's memory back.
 func (h *Hub) Close() {
-	h.own.Close()
+	h.own.close()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.tethers {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the argv[0] of a depot that is a process of its own.
-const Name = "gorun-depot"
+// processName is the argv[0] of a depot that is a process of its own.
+const processName = "gorun-depot"
 
 // hold is the argument of the process that stays.
 const hold = "hold"
@@ -39,7 +39,7 @@ const (
 // child of the rank; nor does it have a descriptor of the rank's, such as one by whose closing
 // the launcher sees that the rank has ended.
 func Main(args []string) (status int, ok bool) {
-	if len(args) == 0 || filepath.Base(args[0]) != Name {
+	if len(args) == 0 || filepath.Base(args[0]) != processName {
 		return 0, false
 	}
 	run := leave
@@ -72,7 +72,7 @@ func leave() error {
 	if err != nil {
 		return fmt.Errorf("depot: %w", err)
 	}
-	_, err = syscall.ForkExec(self, []string{Name, hold}, &syscall.ProcAttr{Dir: "/", Env: os.Environ(),
+	_, err = syscall.ForkExec(self, []string{processName, hold}, &syscall.ProcAttr{Dir: "/", Env: os.Environ(),
 		Files: []uintptr{null.Fd(), 1, null.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return fmt.Errorf("depot: %s: %w", self, err)
@@ -92,14 +92,14 @@ func stay() error {
 	if err != nil {
 		return err
 	}
-	d, err := Open(c.ID, c.Secret, nil)
+	d, err := open(c.ID, c.Secret, nil)
 	if errors.Is(err, errTaken) {
 		return answered()
 	}
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer d.close()
 	tether, err := dial(c.Addresses, c.Port, c.Secret, forTether, c.Attempt)
 	if err != nil {
 		return fmt.Errorf("the depot for snapshots on %s cannot reach gorun: %w; a firewall between hosts may forbid it", d.info.Host, err)
@@ -117,7 +117,7 @@ func stay() error {
 		return err
 	}
 	obey(d, tether)
-	return d.End(math.MaxInt) // the job is over
+	return d.end(math.MaxInt) // the job is over
 }
 
 // answered says that this host has a depot, and leaves standard output.
@@ -129,7 +129,7 @@ func answered() error {
 }
 
 // obey does what gorun asks until it is gone.
-func obey(d *Depot, tether net.Conn) {
+func obey(d *depot, tether net.Conn) {
 	word := make([]byte, 1+4)
 	for {
 		if _, err := io.ReadFull(tether, word); err != nil {
@@ -141,7 +141,7 @@ func obey(d *Depot, tether net.Conn) {
 		if _, err := tether.Write([]byte{taken}); err != nil {
 			return
 		}
-		if d.End(int(binary.LittleEndian.Uint32(word[1:]))) != nil {
+		if d.end(int(binary.LittleEndian.Uint32(word[1:]))) != nil {
 			return
 		}
 		if _, err := tether.Write(word[:1]); err != nil {

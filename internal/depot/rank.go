@@ -22,7 +22,7 @@ func Ensure(c *Contract) error {
 		return conn.Close()
 	}
 	cmd := exec.Command(c.Gorun)
-	cmd.Args = []string{Name}
+	cmd.Args = []string{processName}
 	cmd.Env = append(os.Environ(), Var+"="+c.Encode())
 	out, err := cmd.Output() // until the process that stays has closed it
 	text := strings.TrimSpace(string(out))
@@ -59,7 +59,7 @@ func join(c *Contract) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	_ = conn.SetDeadline(time.Now().Add(patience)) // an error shows in the next call
 	text, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
 	n, m, _, _, err := conn.ReadMsgUnix(text, rights) // with MSG_CMSG_CLOEXEC
 	l := &Local{conn: conn}

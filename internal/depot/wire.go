@@ -24,17 +24,17 @@ const (
 	headBytes = len(keepalive.Secret{})/2 + 1 + 4
 )
 
-// Patience is how long a host may be without an answer before it counts as lost.
-const Patience = 9 * time.Second
+// patience is how long a host may be without an answer before it counts as lost.
+const patience = 9 * time.Second
 
-// probes has the kernel give up a connection after Patience.
+// probes has the kernel give up a connection after patience.
 func probes() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: 2 * time.Second, Count: 3}
 }
 
 // dial connects to the first of the addresses that answers and knows the secret.
 func dial(addresses []string, port int, secret keepalive.Secret, purpose byte, attempt int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return keepalive.Greet(ctx, addresses, port, probes(), secret, binary.LittleEndian.AppendUint32([]byte{purpose}, uint32(attempt)))
 }
@@ -42,7 +42,7 @@ func dial(addresses []string, port int, secret keepalive.Secret, purpose byte, a
 // welcome is the other end of dial.
 func welcome(c net.Conn, secret keepalive.Secret) (purpose byte, attempt int, err error) {
 	half := len(secret) / 2
-	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	_ = c.SetDeadline(time.Now().Add(patience)) // an error shows in the next call
 	head := make([]byte, headBytes)
 	if _, err := io.ReadFull(c, head); err != nil {
 		return 0, 0, err

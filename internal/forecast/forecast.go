@@ -73,7 +73,7 @@ type Mesh struct {
 
 // Add notes where along an axis shards differ: same says whether those at two coordinates are alike.
 func (m *Mesh) Add(axis int, same func(a, b int) bool) {
-	m.Breaks[axis] = distinct(append(m.Breaks[axis], Breaks(m.Sizes[axis], same)...), m.Sizes[axis])
+	m.Breaks[axis] = distinct(append(m.Breaks[axis], breaks(m.Sizes[axis], same)...), m.Sizes[axis])
 }
 
 // maxRun is how many ranks run at most, unless the user names them.
@@ -136,15 +136,15 @@ func distinct(numbers []int, size int) []int {
 	return slices.Compact(numbers)
 }
 
-// Breaks returns where of n places, in order, same is false for a place and the one before. It
+// breaks returns where of n places, in order, same is false for a place and the one before. It
 // looks between places that differ alone: places between two that are the same count as the same.
-func Breaks(n int, same func(a, b int) bool) (breaks []int) {
+func breaks(n int, same func(a, b int) bool) (places []int) {
 	var look func(lo, hi int)
 	look = func(lo, hi int) {
 		switch {
 		case same(lo, hi):
 		case hi == lo+1:
-			breaks = append(breaks, hi)
+			places = append(places, hi)
 		default:
 			mid := (lo + hi) / 2
 			look(lo, mid)
@@ -154,7 +154,7 @@ func Breaks(n int, same func(a, b int) bool) (breaks []int) {
 	if n > 1 {
 		look(0, n-1)
 	}
-	return breaks
+	return places
 }
 
 // A Report is what a program says of its steps.

@@ -49,7 +49,7 @@ func TestBelow(t *testing.T) {
 
 func TestBreaks(t *testing.T) {
 	sizes := []int{4, 4, 4, 4, 4, 3, 0, 0, 0}
-	if got := Breaks(len(sizes), func(a, b int) bool { return sizes[a] == sizes[b] }); !slices.Equal(got, []int{5, 6}) {
+	if got := breaks(len(sizes), func(a, b int) bool { return sizes[a] == sizes[b] }); !slices.Equal(got, []int{5, 6}) {
 		t.Errorf("got %v", got)
 	}
 }

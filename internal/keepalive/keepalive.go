@@ -25,8 +25,8 @@ import (
 // MinLimit is the shortest limit: kernels count in seconds.
 const MinLimit = 5 * time.Second
 
-// Patience is how long Dial tries, and how long a Listener accepts connections.
-const Patience = 30 * time.Second
+// patience is how long Dial tries, and how long a Listener accepts connections.
+const patience = 30 * time.Second
 
 // A Secret proves to both ends of a connection that the other belongs to the job. The end
 // that dials sends the first half; the other answers with the second.
@@ -64,7 +64,7 @@ func Listen(limit time.Duration, secret Secret, lost func(host string)) (*Listen
 		return nil, fmt.Errorf("keepalive: %w", err)
 	}
 	l := &Listener{tcp: tcp, secret: secret, lost: lost}
-	time.AfterFunc(Patience, func() { tcp.Close() })
+	time.AfterFunc(patience, func() { tcp.Close() })
 	go l.accept()
 	return l, nil
 }
@@ -98,7 +98,7 @@ func (l *Listener) serve(c net.Conn) {
 
 // hello reads the other's secret and name, and answers.
 func (l *Listener) hello(c net.Conn) (host string, err error) {
-	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	_ = c.SetDeadline(time.Now().Add(patience)) // an error shows in the next call
 	half := len(l.secret) / 2
 	head := make([]byte, half+1)
 	if _, err := io.ReadFull(c, head); err != nil {
@@ -119,7 +119,7 @@ func (l *Listener) hello(c net.Conn) (host string, err error) {
 // the first of its addresses that answers, and holds the connection.
 func Dial(addresses []string, port int, limit time.Duration, secret Secret, name, host string, lost func(host string)) error {
 	name = name[:min(len(name), maxName)]
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := Greet(ctx, addresses, port, probes(limit), secret, append([]byte{byte(len(name))}, name...))
 	if err != nil {

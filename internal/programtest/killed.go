@@ -12,8 +12,8 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint"
 )
 
-// Losses returns the losses in the JSON object that a run with -json prints last.
-func Losses(t testing.TB, stdout string) []float64 {
+// lossesOf returns the losses in the JSON object that a run with -json prints last.
+func lossesOf(t testing.TB, stdout string) []float64 {
 	t.Helper()
 	var s struct{ Losses []float64 }
 	Summary(t, stdout, &s)
@@ -40,12 +40,12 @@ func (p *Program) SurvivesKills(t *testing.T, args ...string) {
 	if status != 0 {
 		t.Fatalf("status %d\n%s", status, stderr)
 	}
-	want := Losses(t, stdout)
+	want := lossesOf(t, stdout)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, seed))
 	check := func(t *testing.T, stdout string) {
-		got := Losses(t, stdout)
+		got := lossesOf(t, stdout)
 		if step, ok := Near(got, want); !ok {
 			t.Errorf("step %d: %d losses %v …, want %d of them %v …", step, len(got), got[step:min(step+3, len(got))], len(want),
 				want[step:min(step+3, len(want))])
@@ -97,7 +97,7 @@ func (p *Program) SurvivesKills(t *testing.T, args ...string) {
 		if !strings.Contains(j.Stderr.String(), " from memory\n") {
 			t.Fatalf("the run did not go on from memory\n%s", &j.Stderr)
 		}
-		if got, want := Losses(t, j.Stdout.String()), Losses(t, stdout); !slices.Equal(got, want) {
+		if got, want := lossesOf(t, j.Stdout.String()), lossesOf(t, stdout); !slices.Equal(got, want) {
 			t.Errorf("%d losses %v …, and of an undisturbed run %d, %v …", len(got), got[:1], len(want), want[:1])
 		}
 	})

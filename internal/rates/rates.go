@@ -19,7 +19,7 @@ import (
 // Print measures with the ranks of world at once, in a second or two, and prints the machine as JSON
 // on rank 0.
 func Print(ctx context.Context, world *comm.Comm) error {
-	m, err := Measure(ctx, world)
+	m, err := measure(ctx, world)
 	if err != nil || world.Rank() != 0 {
 		return err
 	}
@@ -28,9 +28,9 @@ func Print(ctx context.Context, world *comm.Comm) error {
 	return out.Encode(m)
 }
 
-// Measure measures the machine with the ranks of world at once; of several hosts it is that of rank 0. It is collective; all ranks get
+// measure measures the machine with the ranks of world at once; of several hosts it is that of rank 0. It is collective; all ranks get
 // the same.
-func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
+func measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "all", Size: world.Size()})
 	if err != nil {
 		return nil, err

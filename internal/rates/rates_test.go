@@ -23,7 +23,7 @@ func TestRatesOfThisMachine(t *testing.T) {
 		rowsTakeTime := func() bool { return got[0] != nil && got[0].Rows["AdagradRows"] > 0 && got[0].Rows["Unique"] > 0 }
 		for tries := 0; !rowsTakeTime() && tries < 3; tries++ { // where others slow memory down, rows may seem to take nothing more
 			commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) (err error) {
-				got[world.Rank()], err = Measure(ctx, world)
+				got[world.Rank()], err = measure(ctx, world)
 				return err
 			})
 		}

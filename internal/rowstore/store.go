@@ -142,9 +142,6 @@ func (s *Store) AddField(memory []byte, width int, begin func(first, data []byte
 // Used reports whether rows have been used, so that no field can be added.
 func (s *Store) Used() bool { return s.call > 0 }
 
-// Path returns what errors call the file.
-func (s *Store) Path() string { return s.path }
-
 // Stats returns what has been done so far.
 func (s *Store) Stats() Stats { return s.stats }
 
