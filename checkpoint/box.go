@@ -3,19 +3,15 @@ package checkpoint
 import (
 	"iter"
 	"sort"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A box is a block of a tensor: the elements whose index in each dimension d is
 // in [offset[d], offset[d]+size[d]). Kept by itself it is dense and row-major.
 type box struct{ offset, size []int }
 
-func (b box) numel() int {
-	n := 1
-	for _, s := range b.size {
-		n *= s
-	}
-	return n
-}
+func (b box) numel() int { return ints.Product(b.size) }
 
 // overlaps reports whether the boxes share an element.
 func (b box) overlaps(c box) bool {

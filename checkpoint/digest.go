@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -223,7 +224,7 @@ func (t *namedTensor) first() bool {
 type window struct{ lo, hi, each int }
 
 // ranges returns how many ranges w has.
-func (w window) ranges() int { return (w.hi - w.lo + w.each - 1) / w.each }
+func (w window) ranges() int { return ints.DivUp(w.hi-w.lo, w.each) }
 
 // hash returns for each range of w the sum of the hashes of its elements that this rank holds.
 func (t *namedTensor) hash(w window) (sums []uint64, err error) {
@@ -302,7 +303,7 @@ func mix(x uint64) uint64 {
 // locate returns the error about the first element of w of which copies differ.
 func (t *namedTensor) locate(ctx context.Context, world *comm.Comm, w window) error {
 	for w.hi-w.lo > 1 {
-		w.each = (w.hi - w.lo + DigestRanges - 1) / DigestRanges
+		w.each = ints.DivUp(w.hi-w.lo, DigestRanges)
 		own, err := t.hash(w)
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", t.name, err)

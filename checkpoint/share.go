@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // roundBytes is how much the ranks of a host hand each other at a time.
@@ -275,10 +276,7 @@ func (l *loader) round(ctx context.Context, e *tensorEntry, tasks []task, bytes 
 	if err := comm.AllGatherV(ctx, l.host, all, src, counts); err != nil {
 		return err
 	}
-	starts := make([]int, len(counts))
-	for r := range counts[1:] {
-		starts[r+1] = starts[r] + counts[r]
-	}
+	starts := ints.Starts(counts)
 	for _, t := range tasks {
 		n := l.bytes(e, t)
 		l.scatter(all[starts[t.reader]:starts[t.reader]+n], e, t, targets)

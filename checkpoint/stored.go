@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -60,11 +61,7 @@ func (s *State) excerpts() {
 
 // rowBytes is the size of what this rank has of a row of a tensor on a disk.
 func (t *namedTensor) rowBytes() int {
-	n := t.dtype().Size()
-	for _, d := range t.tensor.LocalShape()[1:] {
-		n *= d
-	}
-	return n
+	return t.dtype().Size() * ints.Product(t.tensor.LocalShape()[1:])
 }
 
 // writeStored writes this rank's rows of a tensor to w, and returns the checksums of their blocks. whole is
@@ -114,7 +111,7 @@ func eachRows(s dtensor.Stored, rows, rowBytes, size int, f func(first int, b []
 
 // readStored sets b to this rank's bytes from one on.
 func readStored(s dtensor.Stored, from int, b []byte, rowBytes int) error {
-	first, end := from/rowBytes, (from+len(b)+rowBytes-1)/rowBytes
+	first, end := from/rowBytes, ints.DivUp(from+len(b), rowBytes)
 	if from == first*rowBytes && len(b) == (end-first)*rowBytes {
 		return s.ReadRows(first, b)
 	}
@@ -141,7 +138,7 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 		its = t.tensor.Layout().Held(t.mesh().Coord())
 	}
 	rows, n := its.N, max(1, storedBytes/max(1, rowBytes)/max(1, its.Stride))
-	rounds := []int64{int64((rows + n - 1) / n), 0}
+	rounds := []int64{int64(ints.DivUp(rows, n)), 0}
 	if l.err != nil {
 		rounds[1] = 1
 	}
@@ -179,7 +176,7 @@ func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 // every returns every stride-th row of t, from its first on; it changes t.
 func (t target) every(stride int) target {
 	rowBytes := len(t.data) / t.box.size[0]
-	n := (t.box.size[0] + stride - 1) / stride
+	n := ints.DivUp(t.box.size[0], stride)
 	for i := range n {
 		copy(t.data[i*rowBytes:], t.data[i*stride*rowBytes:][:rowBytes])
 	}

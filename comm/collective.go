@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // AllReduce replaces buf on every rank by the fold of all ranks' bufs. It equals
@@ -255,11 +257,7 @@ func lengths[T any](of [][]T) []int {
 
 // slicesOf makes slices of the given lengths, one after another in all.
 func slicesOf[T any](counts []int) (all []T, parts [][]T) {
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
-	all = make([]T, total)
+	all = make([]T, ints.Sum(counts))
 	rest := all
 	for _, n := range counts {
 		parts, rest = append(parts, rest[:n:n]), rest[n:]

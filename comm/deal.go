@@ -1,5 +1,7 @@
 package comm
 
+import "github.com/gorun-spmd/gorun/internal/ints"
+
 // Source returns the buffer of rank me whose elements the ranks read. It is empty if they
 // read none.
 func (c *Call) Source(me int) Buffer {
@@ -57,9 +59,7 @@ func extent(l Layout, b Buffer, counts []int, q, size int) (at, n int) {
 	case Parts:
 		at = q * n
 	case Counted:
-		for _, before := range counts[:q] {
-			at += before
-		}
+		at = ints.Sum(counts[:q])
 	}
 	return at, n
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // An Order assigns records to the batch of each step. An epoch has every record once, in an order of
@@ -27,7 +28,7 @@ func NewOrder(n, batch int, seed uint64) (*Order, error) {
 }
 
 // Steps returns how many steps an epoch has.
-func (o *Order) Steps() int { return (o.n + o.batch - 1) / o.batch }
+func (o *Order) Steps() int { return ints.DivUp(o.n, o.batch) }
 
 // Batch returns the records of a step, counted from 0, over all ranks. The caller must not modify it.
 // It throws for a negative step.

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Ignore is the target of a position without a loss.
@@ -91,7 +92,7 @@ func NewWindows(tokens []int32, context int) *Windows {
 func (w *Windows) Targets() int { return max(0, len(w.tokens)-1) }
 
 // Len returns the number of windows.
-func (w *Windows) Len() int { return (w.Targets() + w.context - 1) / w.context }
+func (w *Windows) Len() int { return ints.DivUp(w.Targets(), w.context) }
 
 // FillWindows fills the rows of a batch with windows first, first+1, … The last
 // window may be shorter than its row, and a batch may reach past the last

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -244,11 +245,8 @@ func (p *pack) scattered() (src *tensor.Tensor, counts []int) {
 			counts[r] += n
 		}
 	}
-	src = tensor.New(p.mesh.eng.dev, p.dt, sum(counts))
-	at := make([]int, len(counts)) // where the next box for each member goes
-	for r := 1; r < len(at); r++ {
-		at[r] = at[r-1] + counts[r-1]
-	}
+	src = tensor.New(p.mesh.eng.dev, p.dt, ints.Sum(counts))
+	at := ints.Starts(counts) // where the next box for each member goes
 	for _, e := range p.list {
 		for i := range e.step.send {
 			box := &e.step.send[i]

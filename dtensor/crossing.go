@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -58,7 +59,7 @@ func cross(t *Tensor, to *spec) *Tensor {
 	dev, dt := to.mesh.eng.dev, t.DType()
 	sends, sendCounts := byPlace(x.Sends(me), place)
 	recvs, recvCounts := byPlace(x.Recvs(me), place)
-	src, dst := tensor.New(dev, dt, sum(sendCounts)), tensor.New(dev, dt, sum(recvCounts))
+	src, dst := tensor.New(dev, dt, ints.Sum(sendCounts)), tensor.New(dev, dt, ints.Sum(recvCounts))
 	at := 0
 	for _, boxes := range sends {
 		for i := range boxes {

@@ -6,6 +6,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -110,7 +111,7 @@ func (m *Mesh) dealing(s *spec) *dealing {
 
 // rows returns how many of the rows of a rank in turn are in the block of another.
 func (d *dealing) rows(turn, block int) int {
-	chunk := (d.size + d.n - 1) / d.n
+	chunk := ints.DivUp(d.size, d.n)
 	before := func(row int) int { // the rows of turn below it
 		return (min(row, d.size) - turn + d.n - 1) / d.n
 	}
@@ -123,7 +124,7 @@ func (d *dealing) swap(local *tensor.Tensor, rows int, counts func(peer int) (se
 		return local
 	}
 	shape := append([]int{rows}, local.Shape()[1:]...)
-	width := product(shape[1:])
+	width := ints.Product(shape[1:])
 	send, receive := make([]int, d.n), make([]int, d.n)
 	for r := range d.n {
 		send[r], receive[r] = counts(r)
@@ -152,6 +153,6 @@ func (s *spec) indexed(x *tensor.Tensor) (part *tensor.Tensor, shape, offset []i
 		shape, offset = append(shape, 1), append(offset, 0)
 	}
 	offset[0], offset[1] = 0, r*shape[1]+offset[1]
-	shape[0], shape[1] = (shape[0]+n-1)/n, n*shape[1]
+	shape[0], shape[1] = ints.DivUp(shape[0], n), n*shape[1]
 	return x, shape, offset
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -50,7 +51,7 @@ func (t *Tensor) GatherTo(position int) *tensor.Tensor {
 				call.DstCounts[p] = t.spec.layout.LocalNumel(c)
 			}
 		}
-		flat = tensor.New(m.eng.dev, t.DType(), sum(call.DstCounts))
+		flat = tensor.New(m.eng.dev, t.DType(), ints.Sum(call.DstCounts))
 		call.Dst = BufferOf(flat)
 	}
 	m.Do(m.all, call)

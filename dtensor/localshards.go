@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -227,7 +228,7 @@ func (l *LocalShards) Distribute(placements ...layout.Placement) *Tensor {
 	}
 	src, send := l.outgoing(base)
 	boxes, recv := l.incoming(base)
-	dst := tensor.New(m.eng.dev, l.dt, sum(recv))
+	dst := tensor.New(m.eng.dev, l.dt, ints.Sum(recv))
 	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recv, SrcCounts: send,
 		Cause: "LocalShards: Distribute"}
 	m.Do(m.all, call)
@@ -236,7 +237,7 @@ func (l *LocalShards) Distribute(placements ...layout.Placement) *Tensor {
 	at := 0
 	for _, b := range boxes {
 		tensor.UnpackBox(out.local, []int{b.off[0] - base.offset[0], b.off[1] - base.offset[1]}, dst, at, b.size)
-		at += product(b.size)
+		at += ints.Product(b.size)
 	}
 	return out.to(s, "Distribute")
 }
@@ -257,15 +258,15 @@ func (l *LocalShards) outgoing(s *spec) (src *tensor.Tensor, counts []int) {
 		for _, shard := range l.shards {
 			if b, ok := boxOf(shard.Offset, [2]int(shard.Data.Shape()), s.layout, coord); ok {
 				parts = append(parts, part{shard, b})
-				counts[p] += product(b.size)
+				counts[p] += ints.Product(b.size)
 			}
 		}
 	}
-	src = tensor.New(l.mesh.eng.dev, l.dt, sum(counts))
+	src = tensor.New(l.mesh.eng.dev, l.dt, ints.Sum(counts))
 	at := 0
 	for _, t := range parts {
 		tensor.PackBox(src, at, t.Data, []int{t.off[0] - t.Offset[0], t.off[1] - t.Offset[1]}, t.size)
-		at += product(t.size)
+		at += ints.Product(t.size)
 	}
 	return src, counts
 }
@@ -276,7 +277,7 @@ func (l *LocalShards) incoming(s *spec) (boxes []box, counts []int) {
 	for _, c := range l.chunks {
 		if b, ok := boxOf(c.Offset, c.Size, s.layout, l.mesh.coord); ok {
 			boxes = append(boxes, b)
-			counts[c.Position] += product(b.size)
+			counts[c.Position] += ints.Product(b.size)
 		}
 	}
 	return boxes, counts

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -149,7 +150,7 @@ func (s *spec) maskRows(dt tensor.DType, cause string) *spec {
 	dims := len(s.shape) - len(columns)
 	if dims < 0 || !slices.Equal(s.shape[dims:], columns) { // reshaped
 		width := 1
-		for dims = len(s.shape); dims > 0 && width != product(columns); dims-- {
+		for dims = len(s.shape); dims > 0 && width != ints.Product(columns); dims-- {
 			width *= s.shape[dims-1]
 		}
 	}

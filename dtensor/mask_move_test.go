@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -23,7 +24,7 @@ func TestMaskMoves(t *testing.T) {
 			for trial := range 60 {
 				V, D := 1+rng.IntN(9), 1+rng.IntN(3)
 				shape := [][]int{{6}, {5}, {1}, {0}, {2, 3}, {3, 1}, {4, 3}}[rng.IntN(7)]
-				data := make([]int64, product(shape))
+				data := make([]int64, ints.Product(shape))
 				for i := range data {
 					data[i] = int64(rng.IntN(V))
 				}

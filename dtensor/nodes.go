@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -108,7 +109,7 @@ func (m *Mesh) AddNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, caus
 }
 
 func (m *Mesh) sumNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, why reason, shape []int) *tensor.Tensor {
-	parts, n := g.Size(), product(shape)
+	parts, n := g.Size(), ints.Product(shape)
 	if parts == 1 {
 		return addRows(nodes.Reshape(len(leaves[0]), n), leaves).Reshape(shape...)
 	}
@@ -159,7 +160,7 @@ func times(leaves [][]int, n int) []int {
 // foldNodes adds up nodes as AddNodes does, and leaves each member its part of the sum, as many
 // elements as counts says: those of the first member come first in a node.
 func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, counts []int, why reason) *tensor.Tensor {
-	has, mine, n := len(leaves[g.Rank()]), counts[g.Rank()], sum(counts)
+	has, mine, n := len(leaves[g.Rank()]), counts[g.Rank()], ints.Sum(counts)
 	src, sent := nodes.Reshape(nodes.Numel()), slices.Clone(counts)
 	if has > 1 { // what a member gets lies side by side
 		src = tensor.New(m.eng.dev, nodes.DType(), has*n)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -231,7 +232,7 @@ func (f factor) times(g factor, used string, sizes map[rune]int) factor {
 		}
 		return s
 	}
-	m, k, n := product(shape(rows)), product(shape(inner)), product(shape(cols))
+	m, k, n := ints.Product(shape(rows)), ints.Product(shape(inner)), ints.Product(shape(cols))
 	x := f.inOrder(batch + rows + inner).Reshape(append(shape(batch), m, k)...)
 	y := g.inOrder(batch + inner + cols).Reshape(append(shape(batch), k, n)...)
 	return factor{x.MatMul(y).Reshape(shape(batch, rows, cols)...), batch + rows + cols}

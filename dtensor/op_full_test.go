@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -210,7 +211,7 @@ func weights(m *dtensor.Mesh, y T) T {
 func elements(shapes [][]int) int {
 	n := 0
 	for _, s := range shapes {
-		size := product(s)
+		size := ints.Product(s)
 		if size == 0 {
 			return math.MaxInt32
 		}

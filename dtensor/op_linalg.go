@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/linalg"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -129,7 +130,7 @@ func (x *Tensor) Slogdet() (sign, logabs *Tensor) {
 	var s, l *tensor.Tensor
 	if !x.spec.mesh.outside() {
 		before := x.local.Shape()[:len(shape)]
-		signs, logs := make([]float64, product(before)), make([]float64, product(before))
+		signs, logs := make([]float64, ints.Product(before)), make([]float64, ints.Product(before))
 		n, list := x.Dim(-1), doubles(x.local)
 		for i := range signs {
 			signs[i], logs[i] = linalg.Slogdet(list[i*n*n:(i+1)*n*n], n)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -128,7 +129,7 @@ func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, why reason) *te
 	defer nodes.Free()
 	turn := s.mesh.eng.products.turn(len(mine))
 	for i, leaves := range mine {
-		n := a.Dim(dimA) / sum(mine) * leaves
+		n := a.Dim(dimA) / ints.Sum(mine) * leaves
 		dst, partA, partB := tensor.Narrow(nodes, 0, i, 1).Reshape(s.local...), tensor.Narrow(a, dimA, at, n), tensor.Narrow(b, dimB, at, n)
 		tensor.MatMulTo(dst, partA, partB, transA, transB, false)
 		if i == turn {
@@ -269,11 +270,11 @@ func linearGrad(dy, x *Tensor) (dw, cut *Tensor) {
 // matrix returns t as a matrix of its last dimension's rows.
 func (t *Tensor) matrix() *Tensor {
 	last := t.NDim() - 1
-	return t.Reshape(product(t.spec.shape[:last]), t.spec.shape[last])
+	return t.Reshape(ints.Product(t.spec.shape[:last]), t.spec.shape[last])
 }
 
 // rows returns t as a matrix of its last dimension's rows.
 func rows(t *tensor.Tensor) *tensor.Tensor {
 	last := t.NDim() - 1
-	return t.Reshape(product(t.Shape()[:last]), t.Dim(last))
+	return t.Reshape(ints.Product(t.Shape()[:last]), t.Dim(last))
 }

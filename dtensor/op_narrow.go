@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -77,11 +78,7 @@ func narrowGrad(gy *Tensor, r *rule, dim, start int) *Tensor {
 // to the dimension; see Narrow.
 func (t *Tensor) Split(dim int, sizes ...int) []*Tensor {
 	dim = t.dim("Split", dim)
-	total := 0
-	for _, n := range sizes {
-		total += n
-	}
-	if total != t.spec.shape[dim] {
+	if total := ints.Sum(sizes); total != t.spec.shape[dim] {
 		refuse("Split", fmt.Sprintf("sizes %v add up to %d, dim %d has %d", slices.Clone(sizes), total, dim, t.spec.shape[dim]), "",
 			operand("input", t))
 	}

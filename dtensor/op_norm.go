@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -167,7 +168,7 @@ func gradOfNodes(g *comm.Comm, m *Mesh, leaves [][]int, dy, x, weight, stats *te
 	dx = tensor.NewLike(x)
 	var nodes [2]*tensor.Tensor
 	of := func(t *tensor.Tensor, at, n int) *tensor.Tensor { // the rows of some leaves
-		rows := t.Dim(0) / sum(mine)
+		rows := t.Dim(0) / ints.Sum(mine)
 		return tensor.Narrow(t, 0, at*rows, n*rows)
 	}
 	at := 0

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -44,7 +45,7 @@ func (x *Tensor) IndexPut(index []*Tensor, src *Tensor, accumulate bool) *Tensor
 		refuse(op, fmt.Sprintf("src has shape %v, the indices %v and x %v", src.Shape(), each, x.Shape()),
 			fmt.Sprintf("give src the shape %v", slices.Concat(each, rest)), operand("x", x), operand("src", src))
 	}
-	n, rows := index[0].Numel(), product(lead)
+	n, rows := index[0].Numel(), ints.Product(lead)
 	at, lost, put := m.places(op, index, lead, n, rows)
 	slab := src.Reshape(slices.Concat([]int{n}, rest)...)
 	flat := x.Reshape(slices.Concat([]int{rows}, rest)...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -197,8 +198,8 @@ func (r *rule) reduction(x *tensor.Tensor, dims []int, f func(x *tensor.Tensor, 
 	mine := r.nodes[s.mesh.Coord()[r.along]]
 	parts := make([]*tensor.Tensor, len(mine))
 	for i, leaves := range mine {
-		n := x.Dim(0) / sum(mine) * leaves // the outermost index that is summed over
-		parts[i] = f(tensor.Narrow(x, 0, at, n), dims).Reshape(1, product(s.local))
+		n := x.Dim(0) / ints.Sum(mine) * leaves // the outermost index that is summed over
+		parts[i] = f(tensor.Narrow(x, 0, at, n), dims).Reshape(1, ints.Product(s.local))
 		at += n
 	}
 	nodes := tensor.Cat(0, parts...)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -51,7 +52,7 @@ func (t *Tensor) rowsStay(shape []int) bool {
 	width := 1
 	for _, p := range t.spec.placements {
 		if table, dim, ok := p.Offset(); ok && !t.DType().Int() {
-			width = product(table[:dim]) * product(table[dim+1:])
+			width = ints.Product(table[:dim]) * ints.Product(table[dim+1:])
 			break
 		}
 	}

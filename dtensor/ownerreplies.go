@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -123,7 +124,7 @@ func (r *OwnerReplies) Forward(out, local *tensor.Tensor, base int, filled bool)
 	if !r.all {
 		receive[r.me] = 0
 	}
-	next, k := offsets(receive), 0
+	next, k := ints.Starts(receive), 0
 	for _, s := range kept {
 		for _, o := range r.owner[s.begin:s.end] {
 			at := int32(next[o])
@@ -162,7 +163,7 @@ func (r *OwnerReplies) Forward(out, local *tensor.Tensor, base int, filled bool)
 	width := out.Numel() / max(n, 1)
 	src := r.pack(tensor.TakeRows(local, rows.Tensor(dev, count), base), send)
 	rows.Free()
-	got := tensor.New(dev, dt, sum(receive), width)
+	got := tensor.New(dev, dt, ints.Sum(receive), width)
 	r.do(got, src, receive, send, "rows")
 	src.Free()
 	if out.Numel() > 0 {
@@ -205,9 +206,9 @@ func (r *OwnerReplies) pack(rows *tensor.Tensor, counts []int) *tensor.Tensor {
 	shape := slices.Concat([]int{rows.Dim(0)}, r.columns)
 	first := slices.Clone(counts)
 	for m := range counts {
-		counts[m] *= product(r.parts[m].size)
+		counts[m] *= ints.Product(r.parts[m].size)
 	}
-	flat := tensor.New(rows.Device(), rows.DType(), sum(counts))
+	flat := tensor.New(rows.Device(), rows.DType(), ints.Sum(counts))
 	row, at := 0, 0
 	for m, n := range first {
 		part := r.parts[m]
@@ -227,7 +228,7 @@ func (r *OwnerReplies) mine(rows *tensor.Tensor) *tensor.Tensor {
 		return rows
 	}
 	n, part := rows.Dim(0), r.parts[r.me]
-	cut := tensor.New(rows.Device(), rows.DType(), n, product(part.size))
+	cut := tensor.New(rows.Device(), rows.DType(), n, ints.Product(part.size))
 	box := slices.Concat([]int{n}, part.size)
 	tensor.CopyBox(cut.Reshape(box...), make([]int, len(box)), rows.Reshape(slices.Concat([]int{n}, r.columns)...),
 		slices.Concat([]int{0}, part.start), box)
@@ -294,7 +295,7 @@ func (r *OwnerReplies) Backward(dy *tensor.Tensor, base, rows int) (u tensor.Uni
 	}
 
 	// dy leaves in this order: the rows of this rank, then those of each member.
-	order, next, k := index.New[int32](dev, n), offsets(send), int32(0)
+	order, next, k := index.New[int32](dev, n), ints.Starts(send), int32(0)
 	for m := range next {
 		next[m] += own
 	}
@@ -323,15 +324,6 @@ func (r *OwnerReplies) Backward(dy *tensor.Tensor, base, rows int) (u tensor.Uni
 	})
 	where.Free()
 	return u, values
-}
-
-// offsets returns where each of some parts begins if they lie one after the other.
-func offsets(counts []int) []int {
-	at := make([]int, len(counts))
-	for i := 1; i < len(counts); i++ {
-		at[i] = at[i-1] + counts[i-1]
-	}
-	return at
 }
 
 // scale makes counts of rows counts of elements.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -149,14 +150,6 @@ func leading(shape []int, n int) int {
 	return len(shape)
 }
 
-func product(sizes []int) int {
-	n := 1
-	for _, s := range sizes {
-		n *= s
-	}
-	return n
-}
-
 // columnParts returns which columns of the rows each member gets.
 func (s *step) columnParts(dims int) []rowPart {
 	parts := make([]rowPart, s.group.Size())
@@ -170,10 +163,10 @@ func (s *step) columnParts(dims int) []rowPart {
 // appendSpans appends the positions of a box of a list of the given shape, ascending.
 func appendSpans(list []span, size, start, shape []int) []span {
 	if at, ok := contiguous(size, start, shape); ok {
-		return append(list, span{at, at + product(size)})
+		return append(list, span{at, at + ints.Product(size)})
 	}
 	for i := range size[0] {
-		inner := product(shape[1:]) * (start[0] + i)
+		inner := ints.Product(shape[1:]) * (start[0] + i)
 		first := len(list)
 		list = appendSpans(list, size[1:], start[1:], shape[1:])
 		for k := first; k < len(list); k++ {

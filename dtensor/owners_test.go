@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -48,7 +49,7 @@ func TestRowsFromOwners(t *testing.T) {
 			for trial := range 60 {
 				V, D := 1+rng.IntN(9), 1+rng.IntN(5)
 				shape := [][]int{{6}, {5}, {1}, {0}, {2, 3}, {3, 1}, {4, 3}}[rng.IntN(7)]
-				ids := make([]int64, product(shape))
+				ids := make([]int64, ints.Product(shape))
 				for i := range ids {
 					ids[i] = int64(rng.IntN(V))
 				}
@@ -145,14 +146,6 @@ func TestRowsFromOwnersBytes(t *testing.T) {
 			}
 		})
 	})
-}
-
-func product(sizes []int) int {
-	n := 1
-	for _, s := range sizes {
-		n *= s
-	}
-	return n
 }
 
 // BenchmarkMaskPartial reduces [8192, 256] rows of random ids over two ranks,

@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -217,7 +218,7 @@ func columns(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) 
 	if len(boxes) == 0 || split == len(shape) {
 		return 0
 	}
-	above, below := product(shape[:split]), product(shape[split+1:])
+	above, below := ints.Product(shape[:split]), ints.Product(shape[split+1:])
 	next := 0
 	for i := range boxes {
 		b := &boxes[i]
@@ -293,7 +294,7 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 	case layout.ReduceScatter:
 		src, rows := s.pack(local)
 		why.do(m, s.group, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: BufferOf(dst),
-			Src: BufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts, SrcRows: rows})
+			Src: BufferOf(src).Slice(0, ints.Sum(s.sendCounts)), SrcCounts: s.sendCounts, SrcRows: rows})
 		runtime.KeepAlive(src)
 	case layout.AllGather:
 		into, rows := s.staging(m, dst)
@@ -303,7 +304,7 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 	default: // AllToAll, Exchange
 		src, srcRows := s.pack(local)
 		into, dstRows := s.staging(m, dst)
-		why.do(m, s.group, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(into), Src: BufferOf(src).Slice(0, sum(s.sendCounts)),
+		why.do(m, s.group, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(into), Src: BufferOf(src).Slice(0, ints.Sum(s.sendCounts)),
 			DstCounts: s.recvCounts, SrcCounts: s.sendCounts, DstRows: dstRows, SrcRows: srcRows})
 		s.unpack(dst, into)
 		runtime.KeepAlive(src)
@@ -362,7 +363,7 @@ func (s *step) packed(local *tensor.Tensor) (flat *tensor.Tensor) {
 	if s.sendInPlace {
 		return local
 	}
-	flat = tensor.New(local.Device(), local.DType(), sum(s.sendCounts))
+	flat = tensor.New(local.Device(), local.DType(), ints.Sum(s.sendCounts))
 	at := 0
 	for i := range s.send {
 		box := &s.send[i]
@@ -381,7 +382,7 @@ func (s *step) staging(m *Mesh, dst *tensor.Tensor) (into *tensor.Tensor, rows i
 	case s.recvRows > 0 && s.group.Internals().SupportsRows():
 		return dst, s.recvRows
 	}
-	return tensor.New(m.eng.dev, dst.DType(), sum(s.recvCounts)), 0
+	return tensor.New(m.eng.dev, dst.DType(), ints.Sum(s.recvCounts)), 0
 }
 
 // unpack puts the parts that arrived in their places.
@@ -396,12 +397,4 @@ func (s *step) unpack(dst, from *tensor.Tensor) {
 		at += box.Numel()
 	}
 	from.Free()
-}
-
-func sum(counts []int) int {
-	n := 0
-	for _, c := range counts {
-		n += c
-	}
-	return n
 }

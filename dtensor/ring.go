@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -225,7 +226,7 @@ func (r *ring) turn(list []*tensor.Tensor, of int) []*tensor.Tensor {
 	for i, t := range list {
 		shapes[i] = slices.Clone(t.Shape())
 		shapes[i][2] = r.positions[of] / r.pieces
-		n += product(shapes[i])
+		n += ints.Product(shapes[i])
 	}
 	src := pack1(list)
 	dst := tensor.New(src.Device(), src.DType(), n)
@@ -234,8 +235,8 @@ func (r *ring) turn(list []*tensor.Tensor, of int) []*tensor.Tensor {
 	r.call(dst, src, recv, send)
 	out, at := make([]*tensor.Tensor, len(list)), 0
 	for i, shape := range shapes {
-		out[i] = tensor.Narrow(dst, 0, at, product(shape)).Reshape(shape...)
-		at += product(shape)
+		out[i] = tensor.Narrow(dst, 0, at, ints.Product(shape)).Reshape(shape...)
+		at += ints.Product(shape)
 	}
 	return out
 }

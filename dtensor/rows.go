@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -76,7 +77,7 @@ func (r *Rows) Coalesce() *Rows {
 	if at, row, ok := tensor.CheckIndex(r.Index, r.spec.shape[0]); !ok {
 		fault.Throw(&tensor.IndexError{Op: "Coalesce", Position: at, Value: row, Size: r.spec.shape[0]})
 	}
-	rows := tensor.Coalesce(r.Index, r.Values.Reshape(n, product(shape[1:])), 0, r.spec.shape[0])
+	rows := tensor.Coalesce(r.Index, r.Values.Reshape(n, ints.Product(shape[1:])), 0, r.spec.shape[0])
 	shape[0] = rows.Index.Numel()
 	return &Rows{Index: rows.Index, Values: rows.Values.Reshape(shape...), spec: r.spec}
 }

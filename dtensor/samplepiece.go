@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -100,11 +101,7 @@ func (piece *sampledPiece) cut(a, b, bias *tensor.Tensor, c []int, transA, trans
 	for rows+cols > 2 && (rows+cols)*inner*a.DType().Size() > sampledBytes {
 		rows, cols = (rows+1)/2, (cols+1)/2
 	}
-	matrices := 1
-	for _, n := range c {
-		matrices *= n
-	}
-	matrix := int(words[1]) % (matrices / (rowsA * colsB))
+	matrix := int(words[1]) % (ints.Product(c) / (rowsA * colsB))
 	row, col := int(words[2])%(rowsA-rows+1), int(words[3])%(colsB-cols+1)
 	batch := c[:max(0, len(c)-2)]
 	piece.Operands = append(piece.Operands,

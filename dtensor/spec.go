@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -50,7 +51,7 @@ func (m *Mesh) specOf(l layout.Layout) *spec {
 	} else {
 		s.local = make([]int, max(1, len(s.shape)))
 	}
-	s.localNumel = product(s.local)
+	s.localNumel = ints.Product(s.local)
 	for _, p := range s.placements {
 		s.partial = s.partial || p.IsPartial()
 		s.masked = s.masked || p.IsMask()

@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/keytable"
 	"github.com/gorun-spmd/gorun/internal/philox"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -306,7 +307,7 @@ func (d *Dynamic) Keys() []int64 {
 	for i, n := range counts {
 		sizes[i] = int(n)
 	}
-	all := make([]int64, sum(sizes))
+	all := make([]int64, ints.Sum(sizes))
 	d.mesh().Do(d.group(), comm.Call{Kind: comm.AllGatherVKind, Dst: comm.Of(all), Src: comm.Of(mine), DstCounts: sizes, Cause: "Keys: keys"})
 	slices.Sort(all)
 	return all
@@ -411,11 +412,7 @@ func (d *Dynamic) begin(added []keytable.Entry) {
 
 // byRows returns a tensor as rows: its first dimension by all others.
 func byRows(x *tensor.Tensor) *tensor.Tensor {
-	width := 1
-	for _, n := range x.Shape()[1:] {
-		width *= n
-	}
-	return x.Reshape(x.Dim(0), width)
+	return x.Reshape(x.Dim(0), ints.Product(x.Shape()[1:]))
 }
 
 // damaged throws an *Error about a checkpoint.

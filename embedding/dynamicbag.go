@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -95,9 +96,9 @@ func (d *Dynamic) Bags(j *Jagged, feature string, mode Mode) *dtensor.Tensor {
 func (j *Jagged) share(f, axis int) *Jagged {
 	size, lengths := j.mesh.Axes()[axis].Size, slices.Clone(j.lengthsOf(f))
 	sizes := layout.ChunkSizes(len(lengths), size)
-	first := sum(sizes[:j.mesh.Coord()[axis]])
+	first := ints.Sum(sizes[:j.mesh.Coord()[axis]])
 	end := first + sizes[j.mesh.Coord()[axis]]
-	before, n := sum(lengths[:first]), sum(lengths[first:end])
+	before, n := ints.Sum(lengths[:first]), ints.Sum(lengths[first:end])
 	clear(lengths[:first])
 	clear(lengths[end:])
 	its := *j

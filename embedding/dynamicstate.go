@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/keytable"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -52,7 +53,7 @@ func (d *Dynamic) Saved() (tensors iter.Seq2[string, *dtensor.Tensor], free func
 		placed := func(local *tensor.Tensor, shape ...int) *dtensor.Tensor {
 			places := mesh.Every(layout.Replicate())
 			places[d.axis] = layout.ShardSizes(0, sizes...)
-			return mesh.Wrap("Saved", local, nil, false, append([]int{sum(sizes)}, shape...), places...)
+			return mesh.Wrap("Saved", local, nil, false, append([]int{ints.Sum(sizes)}, shape...), places...)
 		}
 		numbers := func(name string, of func(e *keytable.Entry) int64) *tensor.Tensor {
 			t := tensor.New(dev, tensor.Int64, len(entries))

@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -225,7 +226,7 @@ func (x *exchange) replies() *tensor.Tensor {
 			mine = tensor.TakeRows(x.tables[0].local, x.wanted, x.tables[0].row)
 		}
 	} else {
-		mine = tensor.New(dev, dt, sum(send))
+		mine = tensor.New(dev, dt, ints.Sum(send))
 		at := 0
 		for i := range x.replyPeers {
 			p := &x.replyPeers[i]
@@ -303,7 +304,7 @@ func (x *exchange) swap(g *comm.Comm, message *tensor.Tensor, send, receive []in
 	if g == nil {
 		return message
 	}
-	got := tensor.New(message.Device(), message.DType(), sum(receive))
+	got := tensor.New(message.Device(), message.DType(), ints.Sum(receive))
 	x.do(g, comm.Call{Kind: comm.AllToAllVKind, Dst: dtensor.BufferOf(got), Src: dtensor.BufferOf(message),
 		DstCounts: receive, SrcCounts: send, Cause: cause})
 	runtime.KeepAlive(message)
@@ -342,12 +343,4 @@ func join(parts []*tensor.Tensor) *tensor.Tensor {
 		return parts[0]
 	}
 	return tensor.Cat(0, parts...)
-}
-
-func sum(counts []int) int {
-	n := 0
-	for _, c := range counts {
-		n += c
-	}
-	return n
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -106,7 +107,7 @@ func pick[T any](x []T, order [][2]int) []T {
 
 // gatherAll returns the elements of all ranks of a group, of which counts says how many each has.
 func gatherAll[T int64 | float32](m *dtensor.Mesh, group *comm.Comm, mine []T, counts []int, cause string) []T {
-	all := make([]T, sum(counts))
+	all := make([]T, ints.Sum(counts))
 	m.Do(group, comm.Call{Kind: comm.AllGatherVKind, Dst: comm.Of(all), Src: comm.Of(mine), DstCounts: counts, Cause: cause})
 	return all
 }

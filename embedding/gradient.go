@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -61,7 +62,7 @@ func (x *exchange) giveBack(sums []*tensor.Tensor) []tensor.Rows {
 	if x.inOrder {
 		mine = sums[0]
 	} else {
-		mine = x.pack(sums, sum(send))
+		mine = x.pack(sums, ints.Sum(send))
 	}
 	got := x.swap(x.requestGroup, mine, send, receive, "gradients of rows")
 	if x.inOrder && len(x.requestPeers) > 1 {
@@ -194,7 +195,7 @@ func (x *exchange) crowded(r replicas, counts []int) bool {
 	for _, t := range r.tables {
 		rows += x.tables[t].rows()
 	}
-	return sum(counts) > crowd*rows
+	return ints.Sum(counts) > crowd*rows
 }
 
 // sumWhole replaces the rows of the tables of r by their sums over all replicas, in the order of the ranks, as gather
@@ -260,7 +261,7 @@ func (x *exchange) gather(r replicas, rows []tensor.Rows, counts []int, cause st
 	}
 	// The message of a rank is, table by table, its indices and then their values.
 	dev := x.mesh.Device()
-	message, all := tensor.New(dev, tensor.Uint8, bytes[r.group.Rank()]), tensor.New(dev, tensor.Uint8, sum(bytes))
+	message, all := tensor.New(dev, tensor.Uint8, bytes[r.group.Rank()]), tensor.New(dev, tensor.Uint8, ints.Sum(bytes))
 	to := message.Ptr()
 	for _, t := range r.tables {
 		for _, part := range []*tensor.Tensor{rows[t].Index, rows[t].Values} {

@@ -15,6 +15,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -380,7 +381,7 @@ func TestPlanOfASample(t *testing.T) {
 		if got := p.Layouts[0].String(); got != c.want {
 			t.Errorf("%d ids, kinds %v: %s, want %s\n%v", len(c.sample), c.kinds, got, c.want, p)
 		}
-		if total := sum(p.MemoryBytes); total != rows*64*4 {
+		if total := ints.Sum(p.MemoryBytes); total != rows*64*4 {
 			t.Errorf("%v: %d bytes together", p.Layouts[0], total)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // refusal says that nothing fits.
@@ -37,7 +39,7 @@ func (p *Plan) leastOfAll() (bytes int) {
 			if k == TableWiseKind {
 				least = min(least, u.bytes)
 			} else {
-				least = min(least, sum(u.memory[k]))
+				least = min(least, ints.Sum(u.memory[k]))
 			}
 		}
 		bytes += least
@@ -69,7 +71,7 @@ func (p *Plan) impossible() error {
 				here = append(here, i)
 			}
 		}
-		if sum(bytes) <= limit {
+		if ints.Sum(bytes) <= limit {
 			continue
 		}
 		slices.SortStableFunc(here, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
@@ -78,7 +80,7 @@ func (p *Plan) impossible() error {
 			names = append(names, fmt.Sprintf("%s (%s)", p.called(&p.units[i]), sizeOf(bytes[i])))
 		}
 		return planError("rank %d of axis %q may have %s, but by Kinds and Ranks %s have to lie there: %s; allow other kinds or ranks, "+
-			"or give a rank more memory", r, p.options.Axis, exact(limit), exact(sum(bytes)), someOf(names, 200))
+			"or give a rank more memory", r, p.options.Axis, exact(limit), exact(ints.Sum(bytes)), someOf(names, 200))
 	}
 	return nil
 }

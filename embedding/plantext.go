@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Overview prints the plan in a line for each layout: which tables have it. It fits on a
@@ -119,7 +121,7 @@ func (p *Plan) totals() string {
 	memory := "of each rank: "
 	if n := len(p.MemoryBytes); n > mostRanks {
 		memory = fmt.Sprintf("of a rank: %s to %s, %s on average", sizeOf(slices.Min(p.MemoryBytes)), sizeOf(slices.Max(p.MemoryBytes)),
-			sizeOf(sum(p.MemoryBytes)/n))
+			sizeOf(ints.Sum(p.MemoryBytes)/n))
 	} else {
 		for r, m := range p.MemoryBytes {
 			if r > 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/philox"
 	"github.com/gorun-spmd/gorun/internal/rowstore"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -121,7 +122,7 @@ func placeSlots(mesh *dtensor.Mesh, places []layout.Placement, sizes []int) (slo
 		for i, n := range sizes {
 			along[mesh.LayoutAxes().Coord(i)[divided[0]]] = n
 		}
-		places[divided[0]], slots = layout.ShardSizes(0, along...), sum(along)
+		places[divided[0]], slots = layout.ShardSizes(0, along...), ints.Sum(along)
 	}
 	return slots
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -62,10 +63,8 @@ func (t *Table) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 				s.rows.AddField(bytesOf(local), local.Bytes()/s.slots, begin)
 			}
 			x.MarkExcerpt(s.name)
-			shape, rowBytes := append([]int{s.weight.Dim(0)}, x.Shape()[1:]...), x.DType().Size()
-			for _, n := range x.Shape()[1:] {
-				rowBytes *= n
-			}
+			shape := append([]int{s.weight.Dim(0)}, x.Shape()[1:]...)
+			rowBytes := x.DType().Size() * ints.Product(shape[1:])
 			x = x.Mesh().WrapStored(op, storedField{s, fields, rowBytes}, s.name+" has its rows on a disk, and "+name+" with them", x.DType(), shape,
 				places...)
 			fields++

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -103,7 +104,7 @@ func (v *batchLookup) share(axis int) *shares {
 		if axis >= 0 {
 			places[axis] = layout.ShardSizes(0, n...)
 		}
-		return sum(n), places
+		return ints.Sum(n), places
 	}
 	for f := range c.features {
 		at[f] = mine

@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
@@ -162,7 +163,7 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 	for at, its := 0, nodes[g.Rank()]; len(mine) < len(its); {
 		node := partial{bad: bad}
 		if divided {
-			n := its[len(mine)] * len(losses) / sum(its)
+			n := its[len(mine)] * len(losses) / ints.Sum(its)
 			node.loss, node.weight = pairwise.Sum(losses[at:at+n]), pairwise.Sum(weights[at:at+n])
 			at += n
 		}
@@ -180,14 +181,6 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 		total.loss, total.weight = pairwise.Sum(j.gathered(losses)), pairwise.Sum(j.gathered(weights))
 	}
 	return total
-}
-
-// sum returns the sum of some sizes.
-func sum(sizes []int) (n int) {
-	for _, size := range sizes {
-		n += size
-	}
-	return n
 }
 
 // gathered returns a number of each position, of which the rank has those of its positions.

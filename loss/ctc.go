@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -129,12 +130,8 @@ func newCTC(op string, logs, targets *dtensor.Tensor, o *CTCOptions) *ctc {
 	c.numbers = tensor.ToSlice[int64](own.Local())
 	c.check("InputLengths", c.frames, logs.Dim(0))
 	if list {
-		total := int64(0)
 		c.check("TargetLengths", lengths, len(labels))
-		for _, length := range lengths {
-			total += length
-		}
-		if total != int64(len(labels)) {
+		if total := ints.Sum(lengths); total != int64(len(labels)) {
 			refuse(op, fmt.Sprintf("TargetLengths add up to %d; targets %v have %d labels", total, targets, len(labels)))
 		}
 	} else {

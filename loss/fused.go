@@ -3,6 +3,7 @@ package loss
 import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -111,7 +112,7 @@ func (t *tiled) product(what string, node, row, col int) dtensor.Part {
 func (t *tiled) nodesOf(at, k int, tile *tensor.Tensor) (nodes []*job) {
 	lo := 0
 	for _, leaves := range t.mine {
-		n := t.n / sum(t.mine) * leaves
+		n := t.n / ints.Sum(t.mine) * leaves
 		j := t.part(at, k, nil)
 		if j.lo, j.n, j.mine = t.lo+lo, n, []int{leaves}; j.weight != nil {
 			j.weight = tensor.Narrow(j.weight, 0, lo, n)

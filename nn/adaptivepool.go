@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // An AdaptivePool brings signals, images or volumes of any size to one size, by the mean or the largest element of windows, as
@@ -53,7 +54,7 @@ func (p *AdaptivePool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 // along brings dimension dim of x to size.
 func (p *AdaptivePool) along(x *dtensor.Tensor, dim, size int) *dtensor.Tensor {
 	n := x.Dim(dim)
-	window := func(i int) (from, to int) { return i * n / size, ((i+1)*n + size - 1) / size }
+	window := func(i int) (from, to int) { return i * n / size, ints.DivUp((i+1)*n, size) }
 	most := 0
 	for i := range size {
 		from, to := window(i)

@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A ConvConfig describes a Conv or a ConvTranspose. In, Out and Kernel, or Each, are needed.
@@ -117,11 +118,7 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
 	}
 	batch, window, sizes := x.Dim(0), patches.Dim(2), patches.Shape()[3:]
-	positions := 1
-	for _, size := range sizes {
-		positions *= size
-	}
-	patches = patches.Reshape(batch, c.Groups, c.In/c.Groups*window, positions)
+	patches = patches.Reshape(batch, c.Groups, c.In/c.Groups*window, ints.Product(sizes))
 	weight := like(v.Weight, x).Reshape(c.Groups, c.Out/c.Groups, c.In/c.Groups*window)
 	y := dtensor.Einsum("bgkn,gok->bgon", patches, weight).Reshape(append([]int{batch, c.Out}, sizes...)...)
 	return addBias(y, v.Bias)

@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -116,7 +117,7 @@ func (m *MoE) route(chosen *dtensor.Tensor) routing {
 		}
 	}
 	size := int(min(float64(n), math.Ceil(c.Capacity*float64(c.TopK*n)/float64(c.Experts)))) // a token chooses an expert once
-	room, home := (size+parts-1)/parts, max((n+parts-1)/parts, 1)
+	room, home := ints.DivUp(size, parts), max(ints.DivUp(n, parts), 1)
 	tokens, slots := make([]int64, parts*c.Experts*room), make([]int64, n*c.TopK)
 	fits, share := make([]float32, n*c.TopK), make([]float32, c.Experts)
 	total, taken := make([]int, c.Experts), make([]int, parts*c.Experts)

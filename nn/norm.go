@@ -6,6 +6,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // An RMSNorm scales the last dimension by its root mean square.
@@ -80,10 +81,7 @@ func NewGroupNorm(init *Init, groups, channels int) *GroupNorm {
 func (n *GroupNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	channels := n.Weight.Dim(0)
 	shape := perChannel("GroupNorm", x, channels)
-	elements := channels / n.Groups // of a group
-	for _, size := range x.Shape()[2:] {
-		elements *= size
-	}
+	elements := channels / n.Groups * ints.Product(x.Shape()[2:]) // of a group
 	mesh := x.Mesh()
 	ones := dtensor.Full(mesh, x.DType(), 1, []int{elements}, mesh.Every(layout.Replicate())...)
 	y := x.Reshape(x.Dim(0), n.Groups, elements).LayerNorm(ones, nil, n.Eps).Reshape(x.Shape()...)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -59,12 +60,8 @@ func MaxUnpool(x, index *dtensor.Tensor, sizes ...int) *dtensor.Tensor {
 			"Pool.ForwardWithIndex, and a size for each dimension of positions", op, x, index, sizes))
 	}
 	defer x.Mesh().Span(op).End()
-	n := 1
-	for _, size := range sizes {
-		n *= size
-	}
 	rows, at := x.Flatten(2, -1), index.Flatten(2, -1)
-	zeros := dtensor.Zeros(x.Mesh(), x.DType(), []int{x.Dim(0), x.Dim(1), n}, batchOf(x)...)
+	zeros := dtensor.Zeros(x.Mesh(), x.DType(), []int{x.Dim(0), x.Dim(1), ints.Product(sizes)}, batchOf(x)...)
 	y := dtensor.Record(op, zeros.Scatter(2, at, rows.Detach()), []*dtensor.Tensor{rows}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		return []dtensor.Grad{dtensor.Dense(gy.Gather(2, at))}
 	})

@@ -6,6 +6,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -96,11 +97,7 @@ func asTable(x *tensor.Tensor) *tensor.Tensor {
 	if x.NDim() > 0 {
 		n = x.Dim(0)
 	}
-	width := 1
-	for _, size := range x.Shape()[min(1, x.NDim()):] {
-		width *= size
-	}
-	return x.Reshape(n, width)
+	return x.Reshape(n, ints.Product(x.Shape()[min(1, x.NDim()):]))
 }
 
 // columnAxes names the axes that shard the elements of a row.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
@@ -70,7 +71,7 @@ func within(op, name string, t *Tensor, off, sizes []int) int {
 
 func wantFlat(op string, flat, t *Tensor, at int, sizes []int) {
 	wantSameType(op, flat, t)
-	n := product(sizes)
+	n := ints.Product(sizes)
 	if flat.ndim != 1 || at < 0 || at+n > flat.numel {
 		throwShape(op, "%d elements from %d on are not within the flat tensor %v", n, at, flat.brief())
 	}

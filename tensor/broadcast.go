@@ -8,14 +8,6 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-func product(sizes []int) int {
-	n := 1
-	for _, s := range sizes {
-		n *= s
-	}
-	return n
-}
-
 // loopOver returns the loop that walks contiguous arguments, broadcast to shape.
 func loopOver(shape []int, args ...[]int) (l kernel.Loop) {
 	var stride [3][kernel.MaxDims]int

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // New returns a tensor of unspecified contents. It throws a *ShapeError if a
@@ -46,7 +47,7 @@ func Fill(t *Tensor, v float64) { t.dev.Fill(t.dtype, t.ptr("Fill"), t.numel, v)
 // sizes do not multiply to len(data).
 func FromSlice[T Elem](dev Device, data []T, shape ...int) *Tensor {
 	const op = "FromSlice"
-	n := product(shape)
+	n := ints.Product(shape)
 	if n != len(data) {
 		throwShape(op, "%d elements for shape %v, which has %d", len(data), append([]int(nil), shape...), n)
 	}

@@ -3,6 +3,7 @@ package tensor
 import (
 	"slices"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
@@ -105,7 +106,7 @@ func normOf(op string, x, weight, bias *Tensor, normDims int) kernel.Norm {
 				x.brief())
 		}
 	}
-	return kernel.Norm{Matrix: kernel.Matrix{Rows: product(lead), Cols: product(tail)}, DType: x.dtype}
+	return kernel.Norm{Matrix: kernel.Matrix{Rows: ints.Product(lead), Cols: ints.Product(tail)}, DType: x.dtype}
 }
 
 // wantStats throws unless stats are those of n.

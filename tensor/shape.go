@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
@@ -71,7 +72,7 @@ func (t *Tensor) along(dim int) kernel.Axis {
 
 // around returns the products of the sizes before and after dim.
 func (t *Tensor) around(dim int) (outer, inner int) {
-	return product(t.dims[:dim]), product(t.dims[dim+1 : t.ndim])
+	return ints.Product(t.dims[:dim]), ints.Product(t.dims[dim+1 : t.ndim])
 }
 
 // Cat joins tensors along dimension dim; the other sizes are equal. Its gradient

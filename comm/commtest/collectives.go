@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
@@ -164,13 +165,6 @@ func uneven(n, count int) []int {
 	return counts
 }
 
-func sum(counts []int) (total int) {
-	for _, n := range counts {
-		total += n
-	}
-	return total
-}
-
 // ran names a call and gives back its error.
 func ran(err error, format string, args ...any) error {
 	if err == nil {
@@ -227,13 +221,13 @@ func (t *typedTest[T]) reductions(count int, op comm.Op) error {
 		return err
 	}
 	counts := uneven(n, count)
-	if dst, src, err = t.buffers(counts[me], sum(counts)); err != nil {
+	if dst, src, err = t.buffers(counts[me], ints.Sum(counts)); err != nil {
 		return err
 	}
 	if err := comm.ReduceScatterV(t.ctx, c, dst, src, counts, op); err != nil {
 		return ran(err, "ReduceScatterV")
 	}
-	return t.check(what("ReduceScatterV"), dst, func(i int) float64 { return folded(sum(counts[:me]) + i) })
+	return t.check(what("ReduceScatterV"), dst, func(i int) float64 { return folded(ints.Sum(counts[:me]) + i) })
 }
 
 // scans checks Scan and Exscan of count elements.
@@ -313,7 +307,7 @@ func repeat(n, count int) []int {
 func (t *typedTest[T]) gathers(count int) error {
 	c, n, me := t.c, t.c.Size(), t.c.Rank()
 	for _, counts := range [][]int{repeat(n, count), uneven(n, count)} {
-		dst, src, err := t.buffers(sum(counts), counts[me])
+		dst, src, err := t.buffers(ints.Sum(counts), counts[me])
 		if err != nil {
 			return err
 		}
@@ -324,7 +318,7 @@ func (t *typedTest[T]) gathers(count int) error {
 			return err
 		}
 		for _, root := range t.roots(count) {
-			if dst, src, err = t.buffers(sum(counts), counts[me]); err != nil {
+			if dst, src, err = t.buffers(ints.Sum(counts), counts[me]); err != nil {
 				return err
 			}
 			given := counts
@@ -383,7 +377,7 @@ func (t *typedTest[T]) scatters(count int) error {
 			return err
 		}
 		counts := uneven(n, count)
-		if dst, src, err = t.buffers(counts[me], sum(counts)); err != nil {
+		if dst, src, err = t.buffers(counts[me], ints.Sum(counts)); err != nil {
 			return err
 		}
 		given := counts
@@ -393,7 +387,7 @@ func (t *typedTest[T]) scatters(count int) error {
 		if err := comm.ScatterV(t.ctx, c, dst, src, given, root); err != nil {
 			return ran(err, "ScatterV")
 		}
-		if err := t.check("ScatterV", dst, func(i int) float64 { return t.value(root, sum(counts[:me])+i, t.salt) }); err != nil {
+		if err := t.check("ScatterV", dst, func(i int) float64 { return t.value(root, ints.Sum(counts[:me])+i, t.salt) }); err != nil {
 			return err
 		}
 		_, buf, err := t.buffers(0, count)
@@ -434,7 +428,7 @@ func (t *typedTest[T]) exchanges(count int) error {
 	for q := range n {
 		from[q], to[q] = sends(q, me, count), sends(me, q, count)
 	}
-	if dst, src, err = t.buffers(sum(from), sum(to)); err != nil {
+	if dst, src, err = t.buffers(ints.Sum(from), ints.Sum(to)); err != nil {
 		return err
 	}
 	if err := comm.AllToAllV(t.ctx, c, dst, from, src, to); err != nil {

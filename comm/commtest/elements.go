@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // particle is an element of a program's own, with padding.
@@ -61,7 +62,7 @@ func structMoves(ctx context.Context, c *comm.Comm, count int) error {
 		even = append(even, particles(r, 0, count)...)
 		joined = append(joined, particles(r, 0, counts[r])...)
 	}
-	before := sum(counts[:me])
+	before := ints.Sum(counts[:me])
 	shares = particles(root, before, counts[me])
 	mine, ragged := particles(me, 0, count), particles(me, 0, counts[me])
 	at := func(yes bool, s []particle) []particle {
@@ -78,18 +79,18 @@ func structMoves(ctx context.Context, c *comm.Comm, count int) error {
 	}
 	got := func(n int) []particle { return make([]particle, n) }
 
-	a, b := got(n*count), got(sum(counts))
+	a, b := got(n*count), got(ints.Sum(counts))
 	err := errors.Join(
 		check("AllGather", comm.AllGather(ctx, c, a, mine), a, even),
 		check("AllGatherV", comm.AllGatherV(ctx, c, b, ragged, counts), b, joined))
-	a, b = got(n*count), got(sum(counts))
+	a, b = got(n*count), got(ints.Sum(counts))
 	err = errors.Join(err,
 		check("Gather", comm.Gather(ctx, c, a, mine, root), at(me == root, a), at(me == root, even)),
 		check("GatherV", comm.GatherV(ctx, c, b, ragged, counts, root), at(me == root, b), at(me == root, joined)))
 	a, b = got(count), got(counts[me])
 	err = errors.Join(err,
 		check("Scatter", comm.Scatter(ctx, c, a, at(me == root, particles(root, 0, n*count)), root), a, particles(root, me*count, count)),
-		check("ScatterV", comm.ScatterV(ctx, c, b, at(me == root, particles(root, 0, sum(counts))), counts, root), b, shares))
+		check("ScatterV", comm.ScatterV(ctx, c, b, at(me == root, particles(root, 0, ints.Sum(counts))), counts, root), b, shares))
 
 	var exchanged, swapped []particle
 	from, to := make([]int, n), make([]int, n)
@@ -102,10 +103,10 @@ func structMoves(ctx context.Context, c *comm.Comm, count int) error {
 		}
 		swapped = append(swapped, particles(r, first, from[r])...)
 	}
-	a, b = got(n*count), got(sum(from))
+	a, b = got(n*count), got(ints.Sum(from))
 	err = errors.Join(err,
 		check("AllToAll", comm.AllToAll(ctx, c, a, particles(me, 0, n*count)), a, exchanged),
-		check("AllToAllV", comm.AllToAllV(ctx, c, b, from, particles(me, 0, sum(to)), to), b, swapped))
+		check("AllToAllV", comm.AllToAllV(ctx, c, b, from, particles(me, 0, ints.Sum(to)), to), b, swapped))
 
 	a = slices.Clone(mine)
 	err = errors.Join(err, check("Broadcast", comm.Broadcast(ctx, c, a, root), a, particles(root, 0, count)))

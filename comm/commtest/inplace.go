@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // inPlace: a call in place gives what the same call gives with two buffers, which is checked
@@ -26,7 +27,7 @@ func inPlace(ctx context.Context, c *comm.Comm) error {
 
 func (t *typedTest[T]) inPlace(count int) error {
 	n, me, root := t.c.Size(), t.c.Rank(), t.c.Size()-1
-	at := func(s []T, counts []int) []T { return s[sum(counts[:me]):][:counts[me]] }
+	at := func(s []T, counts []int) []T { return s[ints.Sum(counts[:me]):][:counts[me]] }
 	even, odd := repeat(n, count), uneven(n, count)
 	on := func(yes bool, s []T) []T {
 		if yes {
@@ -47,15 +48,15 @@ func (t *typedTest[T]) inPlace(count int) error {
 	}{
 		{"AllGather", n * count, count, func(buf []T) ([]T, []T) { return buf, at(buf, even) },
 			func(dst, src []T) error { return comm.AllGather(t.ctx, t.c, dst, src) }},
-		{"AllGatherV", sum(odd), odd[me], func(buf []T) ([]T, []T) { return buf, at(buf, odd) },
+		{"AllGatherV", ints.Sum(odd), odd[me], func(buf []T) ([]T, []T) { return buf, at(buf, odd) },
 			func(dst, src []T) error { return comm.AllGatherV(t.ctx, t.c, dst, src, odd) }},
 		{"Gather", n * count, count, func(buf []T) ([]T, []T) { return buf, at(buf, even) },
 			func(dst, src []T) error { return comm.Gather(t.ctx, t.c, on(me == root, dst), src, root) }},
-		{"GatherV", sum(odd), odd[me], func(buf []T) ([]T, []T) { return buf, at(buf, odd) },
+		{"GatherV", ints.Sum(odd), odd[me], func(buf []T) ([]T, []T) { return buf, at(buf, odd) },
 			func(dst, src []T) error { return comm.GatherV(t.ctx, t.c, on(me == root, dst), src, odd, root) }},
 		{"Scatter", count, n * count, func(buf []T) ([]T, []T) { return at(buf, even), buf },
 			func(dst, src []T) error { return comm.Scatter(t.ctx, t.c, dst, on(me == root, src), root) }},
-		{"ScatterV", odd[me], sum(odd), func(buf []T) ([]T, []T) { return at(buf, odd), buf },
+		{"ScatterV", odd[me], ints.Sum(odd), func(buf []T) ([]T, []T) { return at(buf, odd), buf },
 			func(dst, src []T) error { return comm.ScatterV(t.ctx, t.c, dst, on(me == root, src), odd, root) }},
 		{"AllToAll", n * count, n * count, whole(n*count, n*count),
 			func(dst, src []T) error { return comm.AllToAll(t.ctx, t.c, dst, src) }},
@@ -65,7 +66,7 @@ func (t *typedTest[T]) inPlace(count int) error {
 			func(dst, src []T) error { return comm.Reduce(t.ctx, t.c, on(me == root, dst), src, comm.Sum, root) }},
 		{"ReduceScatter", count, n * count, whole(count, n*count),
 			func(dst, src []T) error { return comm.ReduceScatter(t.ctx, t.c, dst, src, comm.Sum) }},
-		{"ReduceScatterV", odd[me], sum(odd), whole(odd[me], sum(odd)),
+		{"ReduceScatterV", odd[me], ints.Sum(odd), whole(odd[me], ints.Sum(odd)),
 			func(dst, src []T) error { return comm.ReduceScatterV(t.ctx, t.c, dst, src, odd, comm.Sum) }},
 		{"Scan", count, count, whole(count, count),
 			func(dst, src []T) error { return comm.Scan(t.ctx, t.c, dst, src, comm.Sum) }},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
@@ -87,10 +88,10 @@ func (t *typedTest[T]) columns(width, rows, variant int) error {
 	for k, call := range calls {
 		m, s := counts[me], counts[me]
 		if call.DstCounts != nil {
-			m = sum(call.DstCounts)
+			m = ints.Sum(call.DstCounts)
 		}
 		if call.SrcCounts != nil {
-			s = sum(call.SrcCounts)
+			s = ints.Sum(call.SrcCounts)
 		}
 		want, src, err := t.buffers(m, s)
 		if err != nil {

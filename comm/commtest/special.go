@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
@@ -48,7 +49,7 @@ func customParts(ctx context.Context, c *comm.Comm) error {
 		}{
 			{comm.Call{Kind: comm.ReduceKind, Root: n - 1}, count, count, 0, n},
 			{comm.Call{Kind: comm.ReduceScatterKind}, n * count, count, me * count, n},
-			{comm.Call{Kind: comm.ReduceScatterVKind, SrcCounts: inBytes}, sum(counts), counts[me], sum(counts[:me]), n},
+			{comm.Call{Kind: comm.ReduceScatterVKind, SrcCounts: inBytes}, ints.Sum(counts), counts[me], ints.Sum(counts[:me]), n},
 			{comm.Call{Kind: comm.ScanKind}, count, count, 0, me + 1},
 			{comm.Call{Kind: comm.ExscanKind}, count, count, 0, me},
 		} {

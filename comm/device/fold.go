@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // folds carry out reductions on the devices.
@@ -97,10 +98,9 @@ func (r *folding) begin() error {
 // pieces returns the number of pieces.
 func (r *folding) pieces() int {
 	if r.parts == nil {
-		step := r.c.size * r.step
-		return (r.call.Src.Count + step - 1) / step
+		return ints.DivUp(r.call.Src.Count, r.c.size*r.step)
 	}
-	return (slices.Max(r.parts) + r.step - 1) / r.step
+	return ints.DivUp(slices.Max(r.parts), r.step)
 }
 
 // span returns, by rank, the elements of this rank's source that it folds in piece k.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // The state of a rank in a call.
@@ -58,7 +59,7 @@ func (o summary) divide(rank int, shared bool, window int) (parts, step int) {
 	if !shared && total > window {
 		step = max(1, window/(o.size()-1))
 	}
-	return (longest + step - 1) / step, step
+	return ints.DivUp(longest, step), step
 }
 
 // longest returns the number of elements of the rank's larger buffer.

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -76,7 +77,7 @@ func clips(blocks []int, lo, hi int) []int {
 func (s *side) part(p unsafe.Pointer, lo, hi int) comm.Buffer {
 	switch {
 	case s.room:
-		return comm.Buffer{Ptr: p, Count: sum(clips(s.blocks, lo, hi)), DType: s.buf.DType}
+		return comm.Buffer{Ptr: p, Count: ints.Sum(clips(s.blocks, lo, hi)), DType: s.buf.DType}
 	case len(s.blocks) == 1:
 		c := clip(s.blocks[0], lo, hi)
 		return s.buf.Slice(c.at, c.at+c.n)
@@ -147,9 +148,9 @@ func (s *staging) run(ctx context.Context, c *group, call *comm.Call) (err error
 	dst, src, divisible := blocks(call, c.size)
 	t := staged{call: call, n: max(slices.Max(dst), slices.Max(src)), parts: 1}
 	if divisible {
-		t.parts = max(1, (t.n*call.DType().Size()+partBytes-1)/partBytes)
+		t.parts = max(1, ints.DivUp(t.n*call.DType().Size(), partBytes))
 	}
-	t.size = (t.n + t.parts - 1) / t.parts
+	t.size = ints.DivUp(t.n, t.parts)
 	t.dst, t.src = s.side(call.Dst, dst, t.parts), s.side(call.Src, src, t.parts)
 	t.inPlace = call.Kind.Shape().InPlace && call.Dst.Ptr == call.Src.Ptr
 	t.sends, t.gets = &t.src, &t.dst
@@ -261,7 +262,7 @@ func (t *staged) exchange(ctx context.Context, c *group, k int) error {
 
 // room returns host memory for a part of a side.
 func (s *staging) room(d *side, size int) (mem.Ref, error) {
-	bytes := sum(clips(d.blocks, 0, size)) * d.buf.DType.Size()
+	bytes := ints.Sum(clips(d.blocks, 0, size)) * d.buf.DType.Size()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, err := s.pool.Alloc(bytes)
@@ -269,11 +270,4 @@ func (s *staging) room(d *side, size int) (mem.Ref, error) {
 		return mem.Ref{}, fmt.Errorf("staging %d bytes of device memory: %w", bytes, err)
 	}
 	return mem.Ref{Block: b, Gen: b.Gen()}, nil
-}
-
-func sum(counts []int) (n int) {
-	for _, c := range counts {
-		n += c
-	}
-	return n
 }

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -182,11 +183,7 @@ func (w *worker) begin(senders []*comm.Call, shape *comm.Shape, me int) {
 		return
 	}
 	for _, c := range senders {
-		at := 0
-		for _, n := range c.SrcCounts[:me] {
-			at += n
-		}
-		w.firsts = append(w.firsts, at)
+		w.firsts = append(w.firsts, ints.Sum(c.SrcCounts[:me]))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // smallFold is up to how many bytes, of all ranks together, the values go to
@@ -94,7 +95,7 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 func (r *Rank) foldParts(ctx context.Context, call *comm.Call, step, count int,
 	divide func(into []comm.Buffer, b comm.Buffer, lo int),
 ) error {
-	n, steps := len(r.world), (count+step-1)/step
+	n, steps := len(r.world), ints.DivUp(count, step)
 	scatters, gets := call.Kind.Shape().Pattern == comm.PatternReduceScatter, call.Folds(r.me, len(r.world)) > 0
 	r.clear()
 	divide(r.sends, call.Src, 0)

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -89,7 +90,7 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 	}
 	unit, count := call.Unit()/call.DType().Size(), call.Src.Count
 	step := max(1, v.step/call.Unit()) * unit
-	steps := (count + step - 1) / step
+	steps := ints.DivUp(count, step)
 	host, mine := r.me/v.per, r.me%v.per
 	first, last := host == 0, host == v.hosts-1
 	own := r.me - mine // the first rank of this host
@@ -163,7 +164,7 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
 	v, count := r.levels, call.Src.Count
 	step := max(1, v.step/call.DType().Size())
-	steps := (count + step - 1) / step
+	steps := ints.DivUp(count, step)
 	mine := r.me % v.per
 	own := r.me - mine
 	part := func(rank, s int) comm.Buffer {

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // windowMemory is one of the library's windows. Between its first call and its last each rank
@@ -55,7 +56,7 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 	}
 	defer r.endTurn()
 	w, j := &windowMemory{r: r}, r.job
-	mine := (bytes[r.me] + windowLine - 1) / windowLine * windowLine
+	mine := ints.RoundUp(bytes[r.me], windowLine)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l := j.lib

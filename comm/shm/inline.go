@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // inlineAt returns the n bytes that begin skip bytes into rank m's slot or payload
@@ -68,20 +69,12 @@ const maxElems = 1 << 48
 // before returns how many elements of rank m's data go to ranks below this one.
 func (r *Rank) before(call *comm.Call, m int, seq uint64) int {
 	if m == r.me {
-		return sum(call.SrcCounts[:m])
+		return ints.Sum(call.SrcCounts[:m])
 	}
 	has, _ := r.region.vectors(m, seq)
 	total := 0
 	for _, n := range has[:r.me] {
 		total += int(min(n, maxElems)) // these counts have not been checked
-	}
-	return total
-}
-
-func sum(counts []int) int {
-	total := 0
-	for _, n := range counts {
-		total += n
 	}
 	return total
 }

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A schedule divides into rounds a call for which ranks read each other's memory. It is the
@@ -78,7 +79,7 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 		if p.window > line {
 			p.window &^= line - 1
 		}
-		p.rounds = max(1, (longest+p.window-1)/p.window)
+		p.rounds = max(1, ints.DivUp(longest, p.window))
 	}
 	p.pushed = shares(call.Kind) && !p.copied
 	points := uint64(1)
@@ -268,7 +269,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) 
 	first, last := w.clip(call.Src.Bytes() / p.unit)
 	ranks := len(r.world)
 	grain := max(1, line/p.unit) // ranks do not store into one cache line
-	chunk := ((last-first+ranks-1)/ranks + grain - 1) / grain * grain
+	chunk := ints.RoundUp(ints.DivUp(last-first, ranks), grain)
 	lo := min(r.me*chunk, last-first)
 	hi := min(lo+chunk, last-first)
 	if lo == hi {

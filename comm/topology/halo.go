@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Halo fills the halo of this rank's block of an array that is divided among the ranks of g.
@@ -28,7 +29,7 @@ func Halo[T any](ctx context.Context, g *Grid, block []T, shape []int, width int
 		return nil
 	}
 	for d := range g.dims {
-		s := slab{outer: product(shape[:d]), rows: shape[d], inner: product(shape[d+1:]), width: width}
+		s := slab{outer: ints.Product(shape[:d]), rows: shape[d], inner: ints.Product(shape[d+1:]), width: width}
 		before := edge{rank: g.neighbors[2*d], own: width, halo: 0}
 		after := edge{rank: g.neighbors[2*d+1], own: shape[d] - 2*width, halo: shape[d] - width}
 		if before.rank == g.comm.Rank() { // the only rank of a periodic dimension
@@ -66,18 +67,10 @@ func checkHalo(g *Grid, length int, shape []int, width int) error {
 				"at least %d must be its own", shape, shape[d], d, 2*width, width)
 		}
 	}
-	if n := product(shape); n != length {
+	if n := ints.Product(shape); n != length {
 		return fmt.Errorf("topology: Halo of a block of shape %v, which has %d elements: len(block) is %d; they must be equal", shape, n, length)
 	}
 	return nil
-}
-
-func product(sizes []int) int {
-	n := 1
-	for _, s := range sizes {
-		n *= s
-	}
-	return n
 }
 
 // A slab is width consecutive rows of an array of outer × rows × inner elements.

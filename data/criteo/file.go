@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // ReadFile reads a file, or of a folder its train.txt or its day_0, day_1 and so on, in the order
@@ -35,7 +37,7 @@ func ReadFile(path string, o Options) (*Data, *Bad, error) {
 		}
 		if o.Rows > 0 { // as many as the days that are left have to give
 			left := len(names) - i
-			part.Rows = d.Rows() + (o.Rows-d.Rows()+left-1)/left
+			part.Rows = d.Rows() + ints.DivUp(o.Rows-d.Rows(), left)
 			if part.Rows == d.Rows() {
 				break
 			}

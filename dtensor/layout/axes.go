@@ -17,7 +17,7 @@ type Axis struct {
 // Axes is an immutable value: == compares it and it can be a map key. The zero
 // Axes has no axes and one position.
 type Axes struct {
-	sizes ints
+	sizes intList
 	names string // joined by commas
 }
 

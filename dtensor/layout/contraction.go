@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Contraction returns the rule of a product of tensors that an einsum equation
@@ -75,7 +77,7 @@ func Indexed(name, equation, whole string, shapes ...[]int) (*Rule, error) {
 // leaves out inputs smaller than the result: those are better reduced first.
 func (r *Rule) multilinear(n int) {
 	for i := range n {
-		if product(r.inShape[i]) < product(r.outShape[0]) {
+		if ints.Product(r.inShape[i]) < ints.Product(r.outShape[0]) {
 			continue
 		}
 		for _, op := range []ReduceOp{Sum, Avg} {
@@ -89,13 +91,4 @@ func (r *Rule) multilinear(n int) {
 			r.partials = append(r.partials, row)
 		}
 	}
-}
-
-// product returns the number of elements of a shape.
-func product(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
 }

@@ -21,7 +21,7 @@ type Layout struct{ spec unique.Handle[spec] }
 // spec is what a Layout says, packed so that it is comparable.
 type spec struct {
 	axes   Axes
-	shape  ints
+	shape  intList
 	places string // see packPlacements
 }
 
@@ -78,7 +78,7 @@ func Refit(places, from []Placement) {
 }
 
 // intern makes a Layout of parts known to be valid.
-func intern(axes Axes, shape ints, placements []Placement) Layout {
+func intern(axes Axes, shape intList, placements []Placement) Layout {
 	return Layout{unique.Make(spec{axes: axes, shape: shape, places: packPlacements(placements)})}
 }
 
@@ -209,6 +209,6 @@ func placementAt(packed string, i int) Placement {
 	for j := range i {
 		start += int(u32(j*recordBytes+8)) | int(u32(j*recordBytes+12))<<32
 	}
-	p.list = ints(packed[start : start+length])
+	p.list = intList(packed[start : start+length])
 	return p
 }

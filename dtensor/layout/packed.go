@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// ints is a list of integers packed into a string, eight bytes each, so that
+// intList is a list of integers packed into a string, eight bytes each, so that
 // a value holding one can be compared with == and used as a map key.
-type ints string
+type intList string
 
-// pack returns v as ints. The empty list is "".
-func pack(v []int) ints {
+// pack returns v as an intList. The empty list is "".
+func pack(v []int) intList {
 	if len(v) == 0 {
 		return ""
 	}
@@ -19,21 +19,21 @@ func pack(v []int) ints {
 	for _, x := range v {
 		b = binary.LittleEndian.AppendUint64(b, uint64(x))
 	}
-	return ints(b)
+	return intList(b)
 }
 
 // len returns how many integers p holds.
-func (p ints) len() int { return len(p) / 8 }
+func (p intList) len() int { return len(p) / 8 }
 
 // at returns the integer at index i.
-func (p ints) at(i int) int {
+func (p intList) at(i int) int {
 	s := p[8*i : 8*i+8]
 	return int(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
 }
 
 // appendTo appends the integers to dst.
-func (p ints) appendTo(dst []int) []int {
+func (p intList) appendTo(dst []int) []int {
 	for i := range p.len() {
 		dst = append(dst, p.at(i))
 	}
@@ -41,7 +41,7 @@ func (p ints) appendTo(dst []int) []int {
 }
 
 // slice returns the integers as a fresh slice, nil for none.
-func (p ints) slice() []int {
+func (p intList) slice() []int {
 	if p == "" {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (p ints) slice() []int {
 }
 
 // sum returns the sum of the integers.
-func (p ints) sum() int {
+func (p intList) sum() int {
 	total := 0
 	for i := range p.len() {
 		total += p.at(i)
@@ -58,7 +58,7 @@ func (p ints) sum() int {
 }
 
 // String prints the integers as fmt prints a slice: [1 3 1 3].
-func (p ints) String() string {
+func (p intList) String() string {
 	var b strings.Builder
 	b.WriteByte('[')
 	for i := range p.len() {

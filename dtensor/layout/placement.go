@@ -1,6 +1,10 @@
 package layout
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
+)
 
 // kind is what a placement does to a tensor along one mesh axis.
 type kind uint8
@@ -23,7 +27,7 @@ type Placement struct {
 	op     ReduceOp
 	cyclic bool // of a shard: see ShardCyclic
 	dim    int32
-	list   ints
+	list   intList
 }
 
 // Replicate is the placement in which every rank holds the whole tensor.
@@ -155,7 +159,7 @@ func (p Placement) piece(size, n, i int) (offset, length int) {
 		}
 		return offset, whole
 	}
-	chunk := (size + n - 1) / n
+	chunk := ints.DivUp(size, n)
 	offset = min(size, i*chunk)
 	return offset, min(chunk, size-offset)
 }

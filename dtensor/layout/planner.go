@@ -6,7 +6,7 @@ import "slices"
 type planner struct {
 	axes      Axes
 	sizes     []int // of the axes
-	shape     ints
+	shape     intList
 	dims      []int // the global shape
 	coords    []int // the coordinates of all positions, one after the other
 	elemBytes int

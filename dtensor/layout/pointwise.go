@@ -3,6 +3,8 @@ package layout
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A Law says what a pointwise operator does to the addends of a partial input.
@@ -131,12 +133,12 @@ func (r *Rule) obey(law Law) {
 		}
 		all(Prod)
 		// Multiplying by one number keeps a mask.
-		r.mask = n == 2 && product(r.inShape[1]) == 1 && product(r.inShape[0]) == product(r.outShape[0])
+		r.mask = n == 2 && ints.Product(r.inShape[1]) == 1 && ints.Product(r.inShape[0]) == ints.Product(r.outShape[0])
 	case Weighs:
 		one(0, Sum, Sum)
 		one(0, Avg, Avg)
 	case Divides:
-		r.mask = product(r.inShape[1]) == 1 && product(r.inShape[0]) == product(r.outShape[0])
+		r.mask = ints.Product(r.inShape[1]) == 1 && ints.Product(r.inShape[0]) == ints.Product(r.outShape[0])
 	case Maximizes, Minimizes:
 		if law == Maximizes {
 			all(Max)

@@ -3,6 +3,8 @@ package layout
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Reduction returns the rule of a reduction of dimensions: Sum, Prod, Min or Max.
@@ -37,7 +39,7 @@ func Reduction(name string, op ReduceOp, shape, dims []int, keepDim bool) (*Rule
 			last++
 		}
 		if !slices.Contains(reduced[last:], true) { // one run of dimensions
-			r.terms, r.tail = product(shape[first:last]), len(shape)-last
+			r.terms, r.tail = ints.Product(shape[first:last]), len(shape)-last
 			if first == 0 {
 				r.spine = in[0]
 			}

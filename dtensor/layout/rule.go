@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A letter names one index of an operator, as in an einsum. Dimensions with the
@@ -131,11 +133,11 @@ func (r *Rule) Nodes(least int) *Rule {
 // has: other kernels compute these.
 func (r *Rule) keepsTail(in Layout) bool {
 	first := len(r.inShape[0]) - r.tail
-	if product(r.inShape[0][first:]) == 1 {
+	if ints.Product(r.inShape[0][first:]) == 1 {
 		return true
 	}
 	for position := range in.Axes().Count() {
-		if product(in.LocalShape(in.Axes().Coord(position))[first:]) == 1 {
+		if ints.Product(in.LocalShape(in.Axes().Coord(position))[first:]) == 1 {
 			return false
 		}
 	}

@@ -1,5 +1,7 @@
 package layout
 
+import "github.com/gorun-spmd/gorun/internal/ints"
+
 // A Transfer is a box of elements that one rank gives another.
 type Transfer struct {
 	// Peer is the other rank: its place in the step's group, or its world rank in a
@@ -13,7 +15,7 @@ type Transfer struct {
 }
 
 // Numel returns the number of elements of the box.
-func (t *Transfer) Numel() int { return product(t.Size) }
+func (t *Transfer) Numel() int { return ints.Product(t.Size) }
 
 // Sends returns what the rank at coord gives each member of its group, itself
 // included, in the order of their places; members that get nothing are left out.

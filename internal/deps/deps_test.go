@@ -28,15 +28,16 @@ const module = "github.com/gorun-spmd/gorun"
 const policy = `
 	internal/activation <
 	internal/dtype     <
+	internal/ints      <
 	internal/stack     <
 	internal/fault     < internal/stack
 	internal/invariant <
 	internal/simd      < internal/activation internal/dtype
 	internal/pairwise  <
-	internal/gemm      < internal/simd internal/pairwise
+	internal/gemm      < internal/ints internal/simd internal/pairwise
 	internal/linalg    <
 	internal/philox    <
-	internal/mem       < internal/fault internal/invariant
+	internal/mem       < internal/fault internal/ints internal/invariant
 	internal/control   < internal/invariant internal/release internal/mem
 	internal/job       <
 	internal/keepalive <
@@ -75,7 +76,7 @@ const policy = `
 	tensor/meta < tensor
 	tensor/cuda/cudatest < internal/testenv
 
-	dtensor/layout < internal/pairwise
+	dtensor/layout < internal/ints internal/pairwise
 	internal/index < tensor
 	internal/keytable < internal/simd
 	dtensor        < tensor comm dtensor/layout internal/forecast internal/index internal/linalg internal/observe
@@ -83,7 +84,7 @@ const policy = `
 	internal/rates < dtensor internal/forecast
 	nn             < dtensor embedding
 	serve          <
-	internal/rowstore < internal/fault internal/simd
+	internal/rowstore < internal/fault internal/ints internal/simd
 	embedding      < dtensor internal/keytable internal/rates internal/rowstore serve
 	loss           < dtensor
 	optim          < dtensor
@@ -108,7 +109,7 @@ const policy = `
 	launcher/phrase   <
 	launcher/terminal <
 	launcher/exit     <
-	launcher/report   < launcher/phrase internal/control internal/observe
+	launcher/report   < launcher/phrase internal/control internal/ints internal/observe
 	cmd/gorun  < launcher checkpoint runtime internal/rates
 
 	data             < dtensor internal/job internal/snapshot
@@ -299,8 +300,8 @@ func TestPolicyCanFail(t *testing.T) {
 		t.Error("tensor may reach comm: it must know nothing of ranks")
 	}
 	r, _ = find(rules, "dtensor/layout")
-	if got := reach(rules, r); len(got) != 1 || !got["internal/pairwise"] {
-		t.Errorf("dtensor/layout may reach %v: it must be pure, and needs the arithmetic of internal/pairwise alone", got)
+	if got := reach(rules, r); len(got) != 2 || !got["internal/ints"] || !got["internal/pairwise"] {
+		t.Errorf("dtensor/layout may reach %v: it must be pure, and needs the arithmetic of internal/ints and internal/pairwise alone", got)
 	}
 	r, _ = find(rules, "examples/train")
 	if !reach(rules, r)["dtensor/layout"] {

@@ -3,6 +3,8 @@ package forecast
 import (
 	"math"
 	"math/bits"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A Level is ranks that reach each other in one way, from the host to the whole job.
@@ -58,7 +60,7 @@ func (n Net) Collective(kind string, bytes float64, size int, together []int) fl
 		if i < len(together) {
 			members = together[i]
 		}
-		parts := (members + inner - 1) / inner // units of the level below that take part
+		parts := ints.DivUp(members, inner) // units of the level below that take part
 		switch {
 		case parts < 2:
 		case i == 0:

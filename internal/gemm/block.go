@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -86,7 +87,7 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 	if !inPlaceB && m <= 2*kn.rows { // a panel is read once or twice: while it is in the first cache
 		stepN = 4 * kn.cols
 	}
-	mPacked := (m + kn.rows - 1) / kn.rows * kn.rows
+	mPacked := ints.RoundUp(m, kn.rows)
 	packOnce := mPacked*kn.steps(k) <= blockM*blockK // all of A fits
 	if n <= stepN {
 		packOnce = false // it is packed once anyhow: always at the same place

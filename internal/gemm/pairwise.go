@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 )
 
@@ -91,10 +92,10 @@ func multiplyPairwise[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T],
 	stepN, nodes := n, 1
 	if t.levels > 0 {
 		stepN = min(n, nodeN)
-		nodes = (m*stepN + nodeArea - 1) / nodeArea
+		nodes = ints.DivUp(m*stepN, nodeArea)
 	}
-	stepM := ((m+nodes-1)/nodes + kn.rows - 1) / kn.rows * kn.rows
-	t.tiles = (stepN + kn.cols - 1) / kn.cols
+	stepM := ints.RoundUp(ints.DivUp(m, nodes), kn.rows)
+	t.tiles = ints.DivUp(stepN, kn.cols)
 	t.area = stepM * t.tiles * kn.cols
 	room, pool := roomsOf[T](t.levels*t.area + kn.rows*kn.cols)
 	defer pool.Put(room)

@@ -3,6 +3,8 @@ package gemm
 import (
 	"runtime"
 	"sync"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // ThreadWork is how many multiplications are worth a goroutine: some hundred microseconds of work.
@@ -28,7 +30,7 @@ func split[T Float](kn *kernel, threads, m, n, k int, alpha T, a, b matrix[T], b
 	if byRows {
 		size, tile = m, kn.rows
 	}
-	tiles := (size + tile - 1) / tile
+	tiles := ints.DivUp(size, tile)
 	threads = min(threads, tiles)
 	for t := range threads {
 		from, to := t*tiles/threads*tile, min((t+1)*tiles/threads*tile, size)

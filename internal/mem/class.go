@@ -1,6 +1,10 @@
 package mem
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
+)
 
 // Sizes are rounded up to classes: multiples of 64 bytes up to 512, then eight classes
 // for each doubling, so that at most an eighth of a block is unused. Above 1 MiB, where
@@ -23,7 +27,7 @@ const (
 
 // classOf returns the class that holds bytes, and the size of its blocks.
 func classOf(bytes int) (class, size int) {
-	u := max((bytes+unitBytes-1)/unitBytes, 1)
+	u := max(ints.DivUp(bytes, unitBytes), 1)
 	switch {
 	case u <= 8:
 		return u - 1, u * unitBytes

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -90,7 +91,7 @@ func (s *Store) readAll(items []item, memory *[]item, take func(it item, record 
 	var running sync.WaitGroup
 	*memory = slices.Grow((*memory)[:0], len(items))[:len(items)]
 	items = inOrder(items, *memory)
-	n := max(fewItems, (len(items)+readers-1)/readers)
+	n := max(fewItems, ints.DivUp(len(items), readers))
 	for its := range slices.Chunk(items, n) {
 		running.Go(func() {
 			r := s.read(its, take)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // accounts holds the sums from which New makes a Report.
@@ -29,8 +30,8 @@ type accounts struct {
 func newAccounts(parts []*control.TracePart) *accounts {
 	n := len(parts)
 	a := &accounts{parts: parts, place: map[int32]int{}, waited: make([][]int64, n), blamed: make([]int64, n),
-		width: max(1, (n+maxBlocks-1)/maxBlocks), causes: map[[3]string]*Cause{}, operators: map[[3]string]*Operator{}}
-	blocks := (n + a.width - 1) / a.width
+		width: max(1, ints.DivUp(n, maxBlocks)), causes: map[[3]string]*Cause{}, operators: map[[3]string]*Operator{}}
+	blocks := ints.DivUp(n, a.width)
 	for range blocks {
 		a.traffic = append(a.traffic, make([]float64, blocks))
 	}

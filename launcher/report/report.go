@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/observe"
 )
 
@@ -254,7 +255,7 @@ func rates(points [][3]float64) (list [][3]float64) {
 // thinned returns s with at most maxPoints points. It keeps the last point.
 func (s Series) thinned() Series {
 	slices.SortStableFunc(s.Points, func(a, b [3]float64) int { return cmp.Compare(a[0], b[0]) })
-	every := (len(s.Points) + maxPoints - 1) / maxPoints
+	every := ints.DivUp(len(s.Points), maxPoints)
 	if every <= 1 {
 		return s
 	}

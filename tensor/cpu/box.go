@@ -4,6 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -87,12 +88,8 @@ func copyElems[T any](dst, src unsafe.Pointer, l *kernel.Loop) {
 
 // eachPair calls f for each index of the first n dimensions with its offsets in a and b.
 func eachPair(l *kernel.Loop, n int, f func(a, b int)) {
-	total := 1
-	for _, size := range l.Size[:n] {
-		total *= size
-	}
 	var at [kernel.MaxDims]int
-	for a, b := 0, 0; total > 0; total-- {
+	for total, a, b := ints.Product(l.Size[:n]), 0, 0; total > 0; total-- {
 		f(a, b)
 		for d := n - 1; d >= 0; d-- {
 			at[d]++

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/internal/simd"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
@@ -79,12 +80,12 @@ func parallel(n, cost, step int, f func(lo, hi int)) {
 		f(0, n)
 		return
 	}
-	workers := min(runtime.GOMAXPROCS(0), (n+step-1)/step)
+	workers := min(runtime.GOMAXPROCS(0), ints.DivUp(n, step))
 	if workers <= 1 {
 		f(0, n)
 		return
 	}
-	size := ((n+workers-1)/workers + step - 1) / step * step
+	size := ints.RoundUp(ints.DivUp(n, workers), step)
 	var wg sync.WaitGroup
 	for lo := size; lo < n; lo += size {
 		wg.Go(func() { f(lo, min(lo+size, n)) })

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -53,7 +54,7 @@ func (c *Kernels) sumHalves(dst, x unsafe.Pointer, a kernel.Axis) {
 	defer ones.Free()
 	c.Fill(dtype.BFloat16, ones.Block.Ptr(), min(red, SumPiece), 1)
 	row := kernel.Loop{N: 1, Size: [kernel.MaxDims]int{1}}
-	switch pieces := (red + SumPiece - 1) / SumPiece; {
+	switch pieces := ints.DivUp(red, SumPiece); {
 	case pieces > 1:
 		sums := c.Scratch(outer * pieces * inner * dtype.Float32.Size())
 		defer sums.Free()

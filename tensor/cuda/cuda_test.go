@@ -210,10 +210,10 @@ func one(f func(x []*tensor.Tensor) *tensor.Tensor) func(x []*tensor.Tensor) []*
 }
 
 var (
-	floats  = []tensor.DType{tensor.Float32, tensor.Float64}
-	ints    = []tensor.DType{tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint8}
-	numbers = append(append([]tensor.DType(nil), floats...), ints...)
-	all     = append(append([]tensor.DType(nil), numbers...), tensor.Bool, tensor.Float16, tensor.BFloat16)
+	floats   = []tensor.DType{tensor.Float32, tensor.Float64}
+	integers = []tensor.DType{tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint8}
+	numbers  = append(append([]tensor.DType(nil), floats...), integers...)
+	all      = append(append([]tensor.DType(nil), numbers...), tensor.Bool, tensor.Float16, tensor.BFloat16)
 )
 
 // rounding is what a few roundings of dt make.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -37,7 +38,7 @@ func (c *Copies) Fold(i int, op uint8, dt tensor.DType, dst, src unsafe.Pointer,
 	f.call.dt(dt).i32(int(op)).i64(n).i32(ranks).ptr(dst, src)
 	defer g.enter()()
 	c.lanes[i].busy = true
-	blocks := min((n+threads-1)/threads, g.grids)
+	blocks := min(ints.DivUp(n, threads), g.grids)
 	if err := s.check(cuLaunchKernel, f.kernel, uintptr(blocks), 1, 1, threads, 1, 1, 0, stream, 0, f.call.arguments()); err != nil ||
 		!g.sync {
 		return err

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -206,7 +207,7 @@ func (g *Device) typed(name string, dt tensor.DType) *launch {
 // put appends an argument.
 func put[T any](l *launch, v T) *launch {
 	bytes, align := unsafe.Sizeof(v), unsafe.Alignof(v)
-	at := (l.size + align - 1) / align * align
+	at := ints.RoundUp(l.size, align)
 	*(*T)(unsafe.Pointer(&l.buf[at])) = v
 	l.size = at + bytes
 	return l
@@ -246,7 +247,7 @@ func puts[T any](l *launch, v []T) *launch {
 }
 
 // each launches with a thread for each of n elements, as far as the device has room.
-func (l *launch) each(n int) { l.blocks((n + threads - 1) / threads) }
+func (l *launch) each(n int) { l.blocks(ints.DivUp(n, threads)) }
 
 // warps launches with a warp for each of n rows, as far as the device has room.
 func (l *launch) warps(n int) { l.each(32 * n) }

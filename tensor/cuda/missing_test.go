@@ -16,7 +16,7 @@ import (
 // runs in a process of its own: a device is of no use after it.
 func TestMissingOperators(t *testing.T) {
 	const n = 8
-	type launches map[string]func(g *Device, f32, f64, half, ints *tensor.Tensor)
+	type launches map[string]func(g *Device, f32, f64, half, integers *tensor.Tensor)
 	loop := kernel.Loop{N: 1, Size: [kernel.MaxDims]int{n}, A: [kernel.MaxDims]int{1}, B: [kernel.MaxDims]int{1}, C: [kernel.MaxDims]int{1}}
 	unary, binary := kernel.UnaryOp(len(kernel.UnaryOps())), kernel.BinaryOp(len(kernel.BinaryOps()))
 	list := launches{
@@ -25,7 +25,9 @@ func TestMissingOperators(t *testing.T) {
 		"unary_bf16": func(g *Device, _, _, half, _ *tensor.Tensor) {
 			g.Unary(unary, tensor.BFloat16, half.Ptr(), half.Ptr(), n)
 		},
-		"unary_int": func(g *Device, _, _, _, ints *tensor.Tensor) { g.Unary(unary, tensor.Int64, ints.Ptr(), ints.Ptr(), n) },
+		"unary_int": func(g *Device, _, _, _, integers *tensor.Tensor) {
+			g.Unary(unary, tensor.Int64, integers.Ptr(), integers.Ptr(), n)
+		},
 		"unary_grad_f32": func(g *Device, x, _, _, _ *tensor.Tensor) {
 			g.UnaryGrad(unary, tensor.Float32, x.Ptr(), kernel.Slope{DY: x.Ptr(), X: x.Ptr(), Y: x.Ptr()}, n)
 		},
@@ -70,12 +72,12 @@ func TestMissingOperators(t *testing.T) {
 	}
 	dev := openGPU(t, false)
 	of := func(dt tensor.DType) *tensor.Tensor { return tensor.Full(dev, dt, 1, 2*n) }
-	f32, f64, half, ints := of(tensor.Float32), of(tensor.Float64), of(tensor.BFloat16), of(tensor.Int64)
+	f32, f64, half, integers := of(tensor.Float32), of(tensor.Float64), of(tensor.BFloat16), of(tensor.Int64)
 	err := caught(func() {
-		list[name](dev, f32, f64, half, ints)
+		list[name](dev, f32, f64, half, integers)
 		dev.Sync()
 	})
-	runtime.KeepAlive([]*tensor.Tensor{f32, f64, half, ints})
+	runtime.KeepAlive([]*tensor.Tensor{f32, f64, half, integers})
 	var bad *Error
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), name) {
 		t.Fatalf("%v", err)

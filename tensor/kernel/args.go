@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/philox"
 )
 
@@ -22,13 +23,7 @@ type Loop struct {
 }
 
 // Numel returns the number of elements.
-func (l *Loop) Numel() int {
-	n := 1
-	for _, s := range l.Size[:l.N] {
-		n *= s
-	}
-	return n
-}
+func (l *Loop) Numel() int { return ints.Product(l.Size[:l.N]) }
 
 // A Gemm is a product of contiguous matrices: C [M, N] = A [M, K]·B [K, N], added
 // to C with Accumulate. With TransA the memory of A is [K, M], with TransB that of

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -67,7 +68,7 @@ func (w Widening) pieces(dt dtype.DType, count, step int, f func(lo, n int, wide
 	const align = 256
 	wide, bytes := make([]unsafe.Pointer, len(operands)), 0
 	for _, o := range operands {
-		bytes += (o.elems(step)*f32.Size() + align - 1) / align * align
+		bytes += ints.RoundUp(o.elems(step)*f32.Size(), align)
 	}
 	room := w.Scratch(max(bytes, align))
 	defer room.Free()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/loss"
 )
 
@@ -50,13 +51,7 @@ type Mesh struct {
 }
 
 // Size is the number of ranks.
-func (m Mesh) Size() int {
-	n := 1
-	for _, s := range m.Shape {
-		n *= s
-	}
-	return n
-}
+func (m Mesh) Size() int { return ints.Product(m.Shape) }
 
 // An Array is a global tensor in row-major order. Integers are exact up to 2⁵³.
 type Array struct {
@@ -266,7 +261,7 @@ func (c *Case) validate() error {
 		if len(a.Placements) != len(c.Mesh.Shape) {
 			return fmt.Errorf("%s: input %s has %d placements on a mesh of %d axes", c.Name, name, len(a.Placements), len(c.Mesh.Shape))
 		}
-		if n := numel(a.Shape); n != len(a.Data) {
+		if n := ints.Product(a.Shape); n != len(a.Data) {
 			return fmt.Errorf("%s: input %s of shape %v has %d elements", c.Name, name, a.Shape, len(a.Data))
 		}
 	}
@@ -340,12 +335,4 @@ func (c *Case) Resize(n int) (resized *Case, ok bool) {
 	r.Mesh = Mesh{Shape: []int{n}, Names: c.Mesh.Names}
 	r.Expect.Local = nil
 	return &r, true
-}
-
-func numel(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
 }
