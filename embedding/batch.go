@@ -29,6 +29,7 @@ func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *ba
 		v.renormalize(v.requestedRows())
 	}
 	v.fetch(v.requested)
+	v.findKeys()
 	v.got = v.replies()
 	return v
 }

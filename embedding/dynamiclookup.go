@@ -39,6 +39,7 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 	all, _ := l.x.agree(numbers, 1)
 	l.x.setCounts(all, len(numbers), 1)
 	l.x.request()
+	l.x.findKeys()
 	return l
 }
 
@@ -66,56 +67,43 @@ func (x *exchange) asking(t, from, n int) *tensor.Tensor {
 	return tensor.Narrow(x.distinct[t].Index, 0, from, n)
 }
 
-// rowsOf returns the rows that the peers request of this rank, given their messages: it finds those of keys, and in training
-// gives them to new keys first. A key without a row has -1.
+// rowsOf returns the rows that the peers request of this rank, given their messages. Those of keys are set by findKeys.
 func (x *exchange) rowsOf(messages *tensor.Tensor) *tensor.Tensor {
 	isDynamic := func(p part) bool { return p.dynamic != nil }
 	if !slices.ContainsFunc(x.tables, isDynamic) {
 		return messages
 	}
 	wanted := index.New[int64](messages.Device(), x.begin[len(x.begin)-1])
-	numbers, lists := tensor.Read[int64](messages), make([][]int64, len(x.tables)) // of each dynamic table what all peers request
-	if len(x.tables) == 1 {
-		lists[0] = numbers
-	}
+	numbers := tensor.Read[int64](messages)
+	x.lists = make([][]int64, len(x.tables))
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			n := x.requestCount(i, t)
 			its := numbers[:x.tables[t].words()*n]
 			numbers = numbers[len(its):]
-			switch {
-			case x.tables[t].dynamic == nil:
+			if x.tables[t].dynamic == nil {
 				copy(wanted.Elems[x.begin[i*len(x.tables)+t]:], its)
-			case len(x.tables) > 1:
-				lists[t] = append(lists[t], its...)
+			} else {
+				x.lists[t] = append(x.lists[t], its...)
 			}
 		}
 	}
-	rows := x.findKeys(lists)
 	runtime.KeepAlive(messages)
-	for i := range x.requestPeers {
-		for t := range x.tables {
-			if x.tables[t].dynamic != nil {
-				n := copy(wanted.Elems[x.begin[i*len(x.tables)+t]:][:x.requestCount(i, t)], rows[t])
-				rows[t] = rows[t][n:]
-			}
-		}
-	}
 	return wanted.Tensor(messages.Device(), x.begin[len(x.begin)-1])
 }
 
-// findKeys returns by dynamic table the rows of the keys that the peers request of it. In training it uses them, with those that
-// the replicas of this rank's rows have got.
-func (x *exchange) findKeys(lists [][]int64) [][]int64 {
-	all, first := slices.Clone(lists), make([]int, len(lists)) // of replicas too; where this rank's are among them
+// findKeys sets the rows of the keys that the peers request of this rank, -1 of one without. In training it uses the keys, with those
+// that the replicas of this rank's rows have got, and gives rows to new ones first. It comes after all that may fail in a lookup.
+func (x *exchange) findKeys() {
+	all, first := slices.Clone(x.lists), make([]int, len(x.lists)) // of replicas too; where this rank's are among them
 	uses := func(t int) bool { return x.tables[t].words() == 2 }
-	its := make([]tensor.Rows, len(lists))
+	its := make([]tensor.Rows, len(x.lists))
 	for _, r := range x.replicas {
 		if r = r.where(uses); len(r.tables) == 0 {
 			continue
 		}
 		for _, t := range r.tables {
-			its[t].Index = numbersOn(x.mesh.Device(), lists[t])
+			its[t].Index = numbersOn(x.mesh.Device(), x.lists[t])
 		}
 		counts, k := x.countsOf(r, its), len(r.tables)
 		for i, n := range counts[:k*r.group.Rank()] {
@@ -126,18 +114,24 @@ func (x *exchange) findKeys(lists [][]int64) [][]int64 {
 			all[t] = tensor.Read[int64](its[t].Index)
 		}
 	}
-	rows := make([][]int64, len(lists))
-	for t, list := range lists {
-		switch d := x.tables[t].dynamic; {
-		case d == nil:
-		case uses(t):
-			rows[t] = d.use(all[t])[first[t]/2:][:len(list)/2]
-		default:
-			rows[t] = d.find(list)
+	for t, list := range x.lists {
+		d := x.tables[t].dynamic
+		if d == nil {
+			continue
+		}
+		var rows []int64
+		if uses(t) {
+			rows = d.use(all[t])[first[t]/2:][:len(list)/2]
+		} else {
+			rows = d.find(list)
+		}
+		for i := range x.requestPeers {
+			n := 0
+			tensor.Edit(x.requests(i, t), func(wanted []int64) { n = copy(wanted, rows) })
+			rows = rows[n:]
 		}
 	}
 	runtime.KeepAlive(its)
-	return rows
 }
 
 // find returns the rows of hashes of keys, -1 of one without.

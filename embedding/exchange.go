@@ -27,6 +27,7 @@ type exchange struct {
 	message  *tensor.Tensor   // int64: the rows that this rank requests, see packRequests; nil: not packed yet
 	send     []int            // how many of them of each peer
 	wanted   *tensor.Tensor   // int64: the rows that the peers request of this rank
+	lists    [][]int64        // by dynamic table: what they request of it, see distinct.message; nil: there is none
 	counts   []int            // of one table: the distinct rows of each replica; nil: not known
 	inOrder  bool             // see setOrder
 	fetched  []*tensor.Tensor // by table: the requested rows, peer by peer, of one with a Store; nil: it has none
