@@ -11,7 +11,7 @@ import (
 // asks are the requests that the last Prefetches have exchanged, the newest first, so that the lookup of the same batch need not.
 type asks struct {
 	count int64 // of Prefetches, the same on all ranks
-	last  [aheads]ask
+	last  [len(aheads{})]ask
 }
 
 // An ask is the requests of a Prefetch.
@@ -23,7 +23,7 @@ type ask struct {
 	wanted  []int64 // what they request of it
 }
 
-// note remembers the requests of a Prefetch in place of the oldest.
+// note remembers the requests of a Prefetch, and what the peers have sent, in place of the oldest.
 func (a *asks) note(group *comm.Comm, message *tensor.Tensor, send []int, wanted *tensor.Tensor) {
 	slices.Reverse(a.last[:])
 	a.count++

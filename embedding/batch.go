@@ -60,15 +60,16 @@ func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *b
 			parts = append(parts, tensor.New(c.mesh.Device(), tensor.Int64, 0))
 		}
 		v.first = append(v.first, first)
-		switch {
-		case d == nil:
+		if d == nil {
 			v.distinct = append(v.distinct, table.stored.distinct(join(parts), 0, w.Dim(0), op))
-		case op == prefetchOp: // there is nothing of it on a disk
-			v.setKeys(t, tensor.New(c.mesh.Device(), tensor.Int64, 0), false)
-		default:
-			v.setKeys(t, join(parts), dtensor.Tracked(table.input()))
-			v.countLists(t)
+			continue
 		}
+		var ahead *aheads
+		if c.asks != nil {
+			ahead = &c.ahead[t]
+		}
+		v.setKeys(t, ahead.distinct(join(parts), 0, d.rows, op, distinctKeys), op != prefetchOp && dtensor.Tracked(table.input()))
+		v.countLists(t)
 	}
 	v.agree(bad, counted)
 	v.request()
@@ -78,7 +79,7 @@ func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *b
 // countLists has a key of dynamic table t count as often as samples have it, also where they share lists.
 func (v *batchLookup) countLists(t int) {
 	keys := v.tables[t].keys
-	if !keys.used || !slices.ContainsFunc(v.c.of[t], func(f int) bool { return v.j.inverse[v.at[f]] != nil }) {
+	if !keys.counted || !slices.ContainsFunc(v.c.of[t], func(f int) bool { return v.j.inverse[v.at[f]] != nil }) {
 		return
 	}
 	slot := tensor.Read[int32](v.distinct[t].Slot)

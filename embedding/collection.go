@@ -78,8 +78,9 @@ type Collection struct {
 	of       [][]int         // of[t] lists the features of table t
 	width    int             // of all features together
 	routes   map[uint]*route // by the axes that shard samples
-	asks     *asks           // nil: no table has a Store, or one has keys
+	asks     *asks           // nil: no table has a Store
 	keys     []*Dynamic      // by table; nil: its rows have numbers
+	ahead    []aheads        // by table, of its keys
 }
 
 // A feature is one column of lists.
@@ -139,10 +140,8 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 		c.tables, c.modes = append(c.tables, table), append(c.modes, t.Mode)
 		c.settings, c.keys = append(c.settings, table.settings(op)), append(c.keys, t.Dynamic)
 	}
-	isStored := func(t *Table) bool { return t.stored != nil }
-	hasKeys := func(d *Dynamic) bool { return d != nil }
-	if slices.ContainsFunc(c.tables, isStored) && !slices.ContainsFunc(c.keys, hasKeys) {
-		c.asks = &asks{}
+	if slices.ContainsFunc(c.tables, func(t *Table) bool { return t.stored != nil }) {
+		c.asks, c.ahead = &asks{}, make([]aheads, len(tables))
 	}
 	c.of = make([][]int, len(tables))
 	for f := range c.features {

@@ -34,7 +34,7 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 	first, _ := d.own()
 	l.x = &exchange{route: d.routeFor(places), op: op, mesh: d.mesh(), dtype: w.DType(),
 		tables: []part{{settings: &l.s, weight: w, local: w.Local(), row: first, width: d.config.Dim, dynamic: d}}}
-	l.x.setKeys(0, keys, training)
+	l.x.setKeys(0, distinctKeys(keys, 0, d.rows), training)
 	numbers := l.x.appendCounts([]int64{0}) // no key is bad
 	all, _ := l.x.agree(numbers, 1)
 	l.x.setCounts(all, len(numbers), 1)
@@ -43,12 +43,11 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 	return l
 }
 
-// setKeys takes this rank's keys of dynamic table t, the next one; in training its owners are told how often each occurs.
-func (x *exchange) setKeys(t int, keys *tensor.Tensor, training bool) {
-	its := &x.tables[t]
-	u := distinctKeys(keys, its.dynamic.rows)
-	u.used = training
-	its.keys, x.distinct = &u, append(x.distinct, u.Uniq)
+// setKeys takes this rank's keys of dynamic table t, the next one. Its owners are told how often each occurs in training, and where a
+// Prefetch may have asked for the same: it cannot know whether its batch is trained.
+func (x *exchange) setKeys(t int, u distinct, training bool) {
+	u.used, u.counted = training, training || x.asks != nil
+	x.tables[t].keys, x.distinct = &u, append(x.distinct, u.Uniq)
 }
 
 // words is how many numbers a request of the table takes.
@@ -96,7 +95,7 @@ func (x *exchange) rowsOf(messages *tensor.Tensor) *tensor.Tensor {
 // that the replicas of this rank's rows have got, and gives rows to new ones first. It comes after all that may fail in a lookup.
 func (x *exchange) findKeys() {
 	all, first := slices.Clone(x.lists), make([]int, len(x.lists)) // of replicas too; where this rank's are among them
-	uses := func(t int) bool { return x.tables[t].words() == 2 }
+	uses := func(t int) bool { return x.tables[t].dynamic != nil && x.tables[t].keys.used }
 	its := make([]tensor.Rows, len(x.lists))
 	for _, r := range x.replicas {
 		if r = r.where(uses); len(r.tables) == 0 {
@@ -123,7 +122,7 @@ func (x *exchange) findKeys() {
 		if uses(t) {
 			rows = d.use(all[t])[first[t]/2:][:len(list)/2]
 		} else {
-			rows = d.find(list)
+			rows = d.find(list, x.tables[t].words())
 		}
 		for i := range x.requestPeers {
 			n := 0
@@ -134,11 +133,11 @@ func (x *exchange) findKeys() {
 	runtime.KeepAlive(its)
 }
 
-// find returns the rows of hashes of keys, -1 of one without.
-func (d *Dynamic) find(hashes []int64) []int64 {
-	rows, its := make([]int64, len(hashes)), make([]keytable.Hash, len(hashes))
-	for i, h := range hashes {
-		its[i] = keytable.Hash(h)
+// find returns the rows of keys, -1 of one without; the first of each words numbers of requests is a hash.
+func (d *Dynamic) find(requests []int64, words int) []int64 {
+	rows, its := make([]int64, len(requests)/words), make([]keytable.Hash, len(requests)/words)
+	for i := range its {
+		its[i] = keytable.Hash(requests[words*i])
 	}
 	d.keys.Find(rows, its)
 	return rows
@@ -199,7 +198,7 @@ func ofRows(u tensor.Uniq, first int, rows []int64) tensor.Uniq {
 func (d *Dynamic) gradientOfAll(l *dynamicLookup, keys, dy *dtensor.Tensor) *dtensor.Rows {
 	whole := d.mesh().Every(layout.Replicate())
 	all, n := keys.Redistribute(whole...).Local(), keys.Numel()
-	u := distinctKeys(all.Reshape(n), d.rows)
+	u := distinctKeys(all.Reshape(n), 0, d.rows)
 	row, rows := d.own()
 	slice := func(h keytable.Hash, row int) int { return h.Slice()*d.rows - row }
 	first, _ := slices.BinarySearchFunc(u.hashes, row, slice)
@@ -214,12 +213,13 @@ func (d *Dynamic) gradientOfAll(l *dynamicLookup, keys, dy *dtensor.Tensor) *dte
 type distinct struct {
 	tensor.Uniq // Index has the first row of each key's slice
 	hashes      []keytable.Hash
-	used        bool    // the owners are to know how often each key occurs
+	used        bool    // in training
+	counted     bool    // the owners are told how often each key occurs
 	counts      []int64 // that; nil: as often as it is looked up
 }
 
 // distinctKeys returns the distinct ones of keys; slices have so many rows.
-func distinctKeys(keys *tensor.Tensor, rows int) distinct {
+func distinctKeys(keys *tensor.Tensor, _, rows int) distinct {
 	dev, n := keys.Device(), keys.Numel()
 	slot, order := index.New[int32](dev, n), index.New[int32](dev, n)
 	places := 16
@@ -276,13 +276,13 @@ func distinctKeys(keys *tensor.Tensor, rows int) distinct {
 
 // words is how many numbers a message has of each key.
 func (u *distinct) words() int {
-	if u.used {
+	if u.counted {
 		return 2
 	}
 	return 1
 }
 
-// message returns n of the distinct keys from the one at from on, and if they are used how often each is.
+// message returns n of the distinct keys from the one at from on, and if they are counted how often each occurs.
 func (u *distinct) message(from, n int) *tensor.Tensor {
 	words := u.words()
 	m := tensor.New(u.Index.Device(), tensor.Int64, words*n)

@@ -156,7 +156,7 @@ func (x *exchange) setOrder() {
 // request sends the distinct ids to the ranks that own their rows, unless a Prefetch has done so.
 func (x *exchange) request() {
 	if x.asked != nil {
-		x.wanted = numbersOn(x.mesh.Device(), x.asked.wanted)
+		x.wanted = x.rowsOf(numbersOn(x.mesh.Device(), x.asked.wanted))
 		return
 	}
 	x.packRequests()
@@ -170,10 +170,11 @@ func (x *exchange) request() {
 	if len(x.tables) == 1 && x.tables[0].dynamic != nil {
 		cause = "keys"
 	}
-	x.wanted = x.rowsOf(x.swap(x.requestGroup, x.message, x.send, receive, cause))
+	got := x.swap(x.requestGroup, x.message, x.send, receive, cause)
 	if x.op == prefetchOp && x.asks != nil && x.requestGroup != nil {
-		x.asks.note(x.requestGroup, x.message, x.send, x.wanted)
+		x.asks.note(x.requestGroup, x.message, x.send, got)
 	}
+	x.wanted = x.rowsOf(got)
 }
 
 // packRequests sets message to the distinct ids, peer by peer and of each table by table, and send, unless it has done so.

@@ -32,7 +32,7 @@ type stored struct {
 	rows     *rowstore.Store // this rank's; nil if it has none
 	followed bool
 
-	ahead       [aheads]ahead // the newest first
+	ahead       aheads
 	asks        asks
 	found, at   []int64 // the rows that were looked up last, and their slots
 	changed, to []int64 // the rows that are to be changed, counted from this rank's first, and their slots

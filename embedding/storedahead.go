@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/keytable"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -19,36 +20,38 @@ type ahead struct {
 
 	index, start []int64
 	slot, order  []int32
+	hashes       []keytable.Hash // of keys
 
 	rows, slots []int64 // what the owner was asked for, and where it will be; -1: it has no slot
 }
 
-// aheads is how many batches are remembered: that of this step and the next one.
-const aheads = 2
+// aheads are the batches that are remembered, the newest first: those of this step and the next one. They are nil of a table
+// that no Prefetch is for.
+type aheads [2]ahead
 
 // turn begins to remember another Prefetch, in place of the oldest.
-func (s *stored) turn() {
-	slices.Reverse(s.ahead[:])
-	a := &s.ahead[0]
+func (list *aheads) turn() {
+	slices.Reverse(list[:])
+	a := &list[0]
 	a.ids, a.rows, a.slots = a.ids[:0], a.rows[:0], a.slots[:0]
 }
 
-// distinct is tensor.Unique of ids that op looks up in the table. What a Prefetch gets, the lookup of the same ids finds
-// here. s may be nil.
-func (s *stored) distinct(ids *tensor.Tensor, lo, n int, op string) tensor.Uniq {
-	if s == nil {
-		return tensor.Unique(ids, lo, n)
+// distinct returns find(ids, lo, n), the distinct ones of ids that op looks up. What a Prefetch finds, the lookup of the same ids gets
+// from here.
+func (list *aheads) distinct(ids *tensor.Tensor, lo, n int, op string, find func(ids *tensor.Tensor, lo, n int) distinct) distinct {
+	if list == nil {
+		return find(ids, lo, n)
 	}
 	note, its := op == prefetchOp, bytesOf(ids)
-	for i := range s.ahead {
-		if a := &s.ahead[i]; !note && a.dtype == ids.DType() && a.lo == lo && a.n == n && len(its) > 0 && bytes.Equal(a.ids, its) {
+	for i := range list {
+		if a := &list[i]; !note && a.dtype == ids.DType() && a.lo == lo && a.n == n && len(its) > 0 && bytes.Equal(a.ids, its) {
 			return a.distinct(ids.Device())
 		}
 	}
-	u := tensor.Unique(ids, lo, n)
+	u := find(ids, lo, n)
 	if note {
-		a := &s.ahead[0]
-		a.dtype, a.ids, a.lo, a.n, a.uniq = ids.DType(), append(a.ids[:0], its...), lo, n, u
+		a := &list[0]
+		a.dtype, a.ids, a.lo, a.n, a.uniq, a.hashes = ids.DType(), append(a.ids[:0], its...), lo, n, u.Uniq, u.hashes
 		a.index, a.start = append(a.index[:0], tensor.Read[int64](u.Index)...), append(a.start[:0], tensor.Read[int64](u.Start)...)
 		a.slot, a.order = append(a.slot[:0], tensor.Read[int32](u.Slot)...), append(a.order[:0], tensor.Read[int32](u.Order)...)
 		a.uniq.Index, a.uniq.Start, a.uniq.Slot, a.uniq.Order = nil, nil, nil, nil
@@ -57,11 +60,21 @@ func (s *stored) distinct(ids *tensor.Tensor, lo, n int, op string) tensor.Uniq 
 	return u
 }
 
-// distinct returns what tensor.Unique has returned, in the scope of the caller.
-func (a *ahead) distinct(dev tensor.Device) tensor.Uniq {
+// distinct returns what was found, in the scope of the caller.
+func (a *ahead) distinct(dev tensor.Device) distinct {
 	u := a.uniq
 	u.Index, u.Start, u.Slot, u.Order = numbersOn(dev, a.index), numbersOn(dev, a.start), numbersOn(dev, a.slot), numbersOn(dev, a.order)
-	return u
+	return distinct{Uniq: u, hashes: a.hashes}
+}
+
+// distinct returns the distinct ones of ids that op looks up in the table. s may be nil.
+func (s *stored) distinct(ids *tensor.Tensor, lo, n int, op string) tensor.Uniq {
+	var list *aheads
+	if s != nil {
+		list = &s.ahead
+	}
+	unique := func(ids *tensor.Tensor, lo, n int) distinct { return distinct{Uniq: tensor.Unique(ids, lo, n)} }
+	return list.distinct(ids, lo, n, op, unique).Uniq
 }
 
 // numbersOn returns numbers as a tensor.

@@ -3,7 +3,6 @@ package embedding
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -122,7 +121,7 @@ func (t *Table) Prefetch(ids *dtensor.Tensor) {
 		return
 	}
 	const op = prefetchOp
-	t.stored.turn()
+	t.stored.ahead.turn()
 	s := t.settings(op)
 	checkIDs(op, t.weight, ids, s)
 	p := rolesOf(op, t.weight, ids, s)
@@ -147,16 +146,16 @@ func (x *exchange) prefetched(requests bool, own func() []int64) []int64 {
 	return x.requested(0)
 }
 
-// Prefetch begins to read the rows of a batch that tables with a Store have on a disk; see
-// Table.Prefetch.
+// Prefetch begins to read the rows of a batch that tables with a Store have on a disk; see Table.Prefetch. It asks for the keys of
+// Dynamic tables too, which changes nothing of them, so that a lookup of the batch need not exchange any ids.
 func (c *Collection) Prefetch(j *Jagged) {
-	if !slices.ContainsFunc(c.tables, func(t *Table) bool { return t.stored != nil }) || !c.mesh.Inside() {
+	if c.asks == nil || !c.mesh.Inside() {
 		return
 	}
 	const op = prefetchOp
-	for _, table := range c.tables {
-		if table.stored != nil {
-			table.stored.turn()
+	for t, table := range c.tables {
+		if c.ahead[t].turn(); table.stored != nil {
+			table.stored.ahead.turn()
 		}
 	}
 	scope := c.mesh.Device().Open()
