@@ -16,7 +16,7 @@ type Demand struct {
 	Rows, Dim int
 	DType     tensor.DType // as Config's: 0 is Float32
 	// IDs is how many ids a sample has: the pooling factor, over all features
-	// that share the table.
+	// that share the table; 0: as many as Sample has, or without a Sample one.
 	IDs float64
 	// Distinct is how many of the ids of one rank's part of a batch are
 	// distinct; 0: as many as there can be. Power laws make it small: measure it.
@@ -122,8 +122,8 @@ func (c choice) layout(axis string) Layout {
 }
 
 // PlanTables is NewPlan for the tables of a collection whose samples have one id of each feature, and nothing
-// more is known of the ids. It sets the Layout of each. The plan has no Dynamic tables, which lie where they were made:
-// MemoryBytes is then what the others may take.
+// more is known of the ids. A table without features is planned as with one. It sets the Layout of each. The plan has no
+// Dynamic tables, which lie where they were made: MemoryBytes is then what the others may take.
 func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions) (*Plan, error) {
 	var demands []Demand
 	var planned []*CollectionTable
@@ -198,6 +198,12 @@ func newPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	for t, d := range demands {
 		if err := p.check(d); err != nil {
 			return nil, err
+		}
+		if d.IDs == 0 {
+			p.demands[t].IDs = 1
+			if n := len(d.Sample); n > 0 {
+				p.demands[t].IDs = float64(n*o.Ranks*o.Copies) / float64(o.Batch)
+			}
 		}
 		if d.Sample != nil { // from here on each of its ids once
 			p.demands[t].Sample = slices.Compact(slices.Sorted(slices.Values(d.Sample)))

@@ -142,6 +142,34 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// A table of which nothing is said but its size has one id a sample, or as many as its Sample says: it is not for nothing.
+func TestDemandWithoutIDs(t *testing.T) {
+	o := PlanOptions{Axis: "tp", Ranks: 2, Copies: 2, Batch: 64}
+	sample := make([]int64, 48) // of the 16 samples of a rank
+	for i := range sample {
+		sample[i] = int64(i % 40)
+	}
+	for _, c := range []struct{ without, with Demand }{
+		{Demand{Name: "users", Rows: 100_000_000, Dim: 64}, Demand{Name: "users", Rows: 100_000_000, Dim: 64, IDs: 1}},
+		{Demand{Name: "users", Rows: 50, Dim: 64, Sample: sample}, Demand{Name: "users", Rows: 50, Dim: 64, Sample: sample, IDs: 3}},
+		{Demand{Name: "users", Rows: 50, Dim: 64, Sample: []int64{}}, Demand{Name: "users", Rows: 50, Dim: 64, Sample: []int64{}, IDs: 1}},
+	} {
+		got, err := NewPlan([]Demand{c.without}, someRates, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := NewPlan([]Demand{c.with}, someRates, o)
+		if err != nil || got.String() != want.String() || got.Time != want.Time {
+			t.Errorf("%v, with IDs %v, %v", got, want, err)
+		}
+	}
+	tables := []CollectionTable{{Config: Config{Name: "users", Rows: 100_000_000, Dim: 64}}}
+	o.Batch = 1 << 14
+	if _, err := PlanTables(tables, someRates, o); err != nil || tables[0].Layout.String() != "row-wise over tp" {
+		t.Errorf("a table without features lies %v, %v", tables[0].Layout, err)
+	}
+}
+
 // TestEstimateGrows holds that no layout gets cheaper by more ids, more distinct ids or wider rows.
 func TestEstimateGrows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
