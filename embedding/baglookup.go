@@ -20,13 +20,16 @@ type bags struct {
 	table  *tensor.Tensor // what p takes rows of: this rank's rows, or the distinct ones that were fetched
 }
 
-// divide assigns the local ids to bags. starts is nil for bags of one length.
+// divide assigns the local ids to bags, after MaxNorm has been applied to their rows. starts is nil for bags of one length.
 func (b *bags) divide(starts []int, local *tensor.Tensor) {
 	if starts == nil {
 		starts = make([]int, local.Dim(0)+1)
 		for i := range starts {
 			starts[i] = i * local.Dim(1)
 		}
+	}
+	if b.s.renorm {
+		b.renormalize()
 	}
 	whole := tensor.Cast(local, tensor.Int64)
 	if b.own.stored != nil {
@@ -45,9 +48,6 @@ func (b *bags) divide(starts []int, local *tensor.Tensor) {
 
 // forward returns this rank's part of the bags, [bags, D].
 func (b *bags) forward() *tensor.Tensor {
-	if b.s.renorm {
-		b.renormalize()
-	}
 	var others *maxima
 	if g := b.group(b.masked...); g != nil {
 		others = &maxima{g, b.mesh, b.op + ": maxima"}

@@ -72,7 +72,7 @@
 // optimizer that changes only the rows that were looked up: RowAdagrad, SparseAdam, and SGD and Adagrad without
 // momentum and weight decay. All rows that a step changes have to fit into the Cache. Each rank has rows or parts of rows
 // of its own: RowWise or ColumnWise over all axes of more than one rank, Grid, or if there is one such axis RowCyclic and TableWise.
-// Where columns are divided each rank reads and writes its part of a row, of which the disks have as many more. MaxNorm is refused.
+// Where columns are divided each rank reads and writes its part of a row, of which the disks have as many more.
 // Export gathers the rows some at a time.
 //
 // Rows that leave memory are appended to the file together, so that no write is of one row; their records before
@@ -90,6 +90,7 @@
 //
 // A full disk, a disk that does not answer for two minutes, or a damaged record is a *StoreError on every
 // rank, which names rank, table, row and file. No row is lost then that is still in memory: a step that could not
-// bring its rows there has changed nothing, and can be made again. Tables of keys in the same Collection count the keys of a lookup
-// once its rows are there; those of lookups before it in the step are counted again. StoreStats counts what the disk is asked.
+// bring its rows there has changed nothing, but scaled some down to their MaxNorm, and can be made again. Tables of keys in the same
+// Collection count the keys of a lookup once its rows are there; those of lookups before it in the step are counted again.
+// StoreStats counts what the disk is asked.
 package embedding

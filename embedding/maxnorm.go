@@ -2,6 +2,7 @@ package embedding
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -16,7 +17,8 @@ import (
 // rows[t].Index lists the distinct rows that are requested of this rank; it is nil for
 // tables without a MaxNorm. Replicas tell each other these rows, so that all scale the same;
 // ranks that hold other columns add up their parts of the norms, or with same bits gather the
-// rows, so that elements are added up as where rows are not divided.
+// rows, so that elements are added up as where rows are not divided. Those of a table with a Store are
+// brought into memory, and scaled there.
 func (x *exchange) renormalize(rows []tensor.Rows) {
 	for _, r := range x.replicas {
 		if r = r.where(x.renorms); len(r.tables) > 0 {
@@ -26,10 +28,19 @@ func (x *exchange) renormalize(rows []tensor.Rows) {
 			}
 		}
 	}
+	onDisks := slices.ContainsFunc(x.tables, func(p part) bool { return p.renorm && p.stored != nil })
+	if onDisks {
+		x.fetch(func(t int) []int64 {
+			if !x.renorms(t) {
+				return nil
+			}
+			return tensor.ToSlice[int64](rows[t].Index)
+		})
+	}
 	sums := make([]*tensor.Tensor, len(rows))
-	for t, its := range x.tables {
-		if its.renorm {
-			sums[t] = its.powSums(rows[t].Index, x.mesh.SameBits())
+	for t := range x.tables {
+		if x.renorms(t) {
+			sums[t] = x.powSums(t, rows[t].Index)
 		}
 	}
 	for _, r := range x.columns {
@@ -37,10 +48,16 @@ func (x *exchange) renormalize(rows []tensor.Rows) {
 			x.addNorms(r.where(x.renorms), sums)
 		}
 	}
-	for t, its := range x.tables {
-		if its.renorm {
-			its.shorten(its.local, rows[t].Index, sums[t])
+	var err error
+	for t := range x.tables {
+		if its := &x.tables[t]; its.renorm {
+			if failed := its.shorten(rows[t].Index, sums[t]); err == nil {
+				err = failed
+			}
 		}
+	}
+	if onDisks {
+		agreeOnDisks(x.mesh, x.op, err)
 	}
 }
 
@@ -63,13 +80,21 @@ func (x *exchange) requestedRows() []tensor.Rows {
 // renorms reports whether table t has a MaxNorm.
 func (x *exchange) renorms(t int) bool { return x.tables[t].renorm }
 
-// powSums returns the sums of the powers of the elements of rows, of whole rows or of this rank's part of them.
-func (p *part) powSums(rows *tensor.Tensor, whole bool) *tensor.Tensor {
-	if !whole {
-		return tensor.RowPowSums(p.local, rows, p.normType)
+// powSums returns the sums of the powers of the elements of rows of table t, with same bits of whole rows, else of this rank's part
+// of them. Rows of a table with a Store have been fetched.
+func (x *exchange) powSums(t int, rows *tensor.Tensor) *tensor.Tensor {
+	its := &x.tables[t]
+	if its.stored == nil && !x.mesh.SameBits() {
+		return tensor.RowPowSums(its.local, rows, its.normType)
 	}
-	all := dtensor.WholeRows(p.weight, tensor.TakeRows(p.local, rows, 0))
-	return tensor.RowPowSums(all, tensor.Arange(rows.Device(), tensor.Int64, 0, rows.Numel()), p.normType)
+	all := x.fetchedRows(t)
+	if all == nil {
+		all = tensor.TakeRows(its.local, rows, 0)
+	}
+	if x.mesh.SameBits() {
+		all = dtensor.WholeRows(its.weight, all)
+	}
+	return tensor.RowPowSums(all, tensor.Arange(rows.Device(), tensor.Int64, 0, rows.Numel()), its.normType)
 }
 
 // addNorms adds up the parts of norms over the ranks that hold other columns of
@@ -98,21 +123,26 @@ func (x *exchange) addNorms(r replicas, sums []*tensor.Tensor) {
 }
 
 // shorten scales the rows of a part of a table whose norms, from the sums of
-// their elements' powers, are above MaxNorm.
-func (s *settings) shorten(table, rows, sums *tensor.Tensor) {
+// their elements' powers, are above MaxNorm. Its error is that of a Store.
+func (p *part) shorten(rows, sums *tensor.Tensor) error {
 	var long []int64
 	var factors []float64
 	index := tensor.ToSlice[int64](rows)
 	for i, sum := range tensor.ToSlice[float64](tensor.Cast(sums, tensor.Float64)) {
-		if norm := s.norm(sum); norm > s.maxNorm {
-			long, factors = append(long, index[i]), append(factors, s.maxNorm/(norm+1e-7))
+		if norm := p.norm(sum); norm > p.maxNorm {
+			long, factors = append(long, index[i]), append(factors, p.maxNorm/(norm+1e-7))
 		}
 	}
-	if len(long) > 0 {
-		dev := table.Device()
-		by := tensor.Cast(tensor.FromSlice(dev, factors, len(factors)), table.DType().Wide())
-		tensor.ScaleRowsTo(table, tensor.FromSlice(dev, long, len(long)), by)
+	if len(long) == 0 {
+		return nil
 	}
+	dev := rows.Device()
+	by := tensor.Cast(tensor.FromSlice(dev, factors, len(factors)), p.weight.DType().Wide())
+	if p.stored != nil {
+		return p.stored.scale(long, by)
+	}
+	tensor.ScaleRowsTo(p.local, tensor.FromSlice(dev, long, len(long)), by)
+	return nil
 }
 
 // norm is the norm of a row whose elements' powers add up to sum.

@@ -46,8 +46,6 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 	switch {
 	case c.Rows < 1 || c.Dim < 1:
 		refuse(op, "%s has %d rows of %d features; with a Store it needs some of both", s.name, c.Rows, c.Dim)
-	case c.MaxNorm != nil:
-		refuse(op, "%s has a Store and MaxNorm, which changes rows that are looked up; leave one of them out", s.name)
 	case c.DType != tensor.Float32 && c.DType != tensor.Float64 && c.DType != tensor.BFloat16:
 		refuse(op, "%s holds %v; use bfloat16, float32 or float64", s.name, c.DType)
 	case !tensor.OnHost(mesh.Device()):
@@ -203,30 +201,46 @@ func (f storedField) Sync() error {
 	return f.s.rows.Sync()
 }
 
-// take returns rows, counted from this rank's first, [n, D]. If they are more than there are slots
-// it brings them into memory some at a time.
+// take returns rows, counted from this rank's first, [n, D].
 func (s *stored) take(rows []int64) (*tensor.Tensor, error) {
 	r := s.resident.Local()
 	dst := tensor.New(r.Device(), r.DType(), len(rows), r.Dim(1))
+	return dst, s.hold(rows, true, func(at, n int, slots *tensor.Tensor) {
+		tensor.TakeRowsTo(tensor.Narrow(dst, 0, at, n), r, slots, 0, false)
+		s.found, s.at = append(s.found[:0], rows[at:at+n]...), append(s.at[:0], tensor.Read[int64](slots)...)
+	})
+}
+
+// scale multiplies rows, counted from this rank's first, by a factor each.
+func (s *stored) scale(rows []int64, by *tensor.Tensor) error {
+	return s.hold(rows, false, func(at, n int, slots *tensor.Tensor) {
+		s.rows.Touch(rows[at:at+n], tensor.Read[int64](slots))
+		tensor.ScaleRowsTo(s.resident.Local(), slots, tensor.Narrow(by, 0, at, n))
+	})
+}
+
+// hold brings rows into memory, some at a time if they are more than there are slots, and calls f with the slots of those n that
+// begin with the one at. use is that of Hold.
+func (s *stored) hold(rows []int64, use bool, f func(at, n int, slots *tensor.Tensor)) error {
+	dev := s.resident.Local().Device()
 	guesses := make([]int64, len(rows))
 	s.guess(rows, guesses)
 	for n, at := len(rows), 0; at < len(rows); {
 		n = min(n, len(rows)-at)
-		slots := index.New[int64](r.Device(), n)
+		slots := index.New[int64](dev, n)
 		copy(slots.Elems, guesses[at:at+n])
-		err := s.rows.Hold(rows[at:at+n], slots.Elems[:n], true)
+		err := s.rows.Hold(rows[at:at+n], slots.Elems[:n], use)
 		switch {
 		case err == nil:
-			tensor.TakeRowsTo(tensor.Narrow(dst, 0, at, n), r, slots.Tensor(r.Device(), n), 0, false)
-			s.found, s.at = append(s.found[:0], rows[at:at+n]...), append(s.at[:0], slots.Elems[:n]...)
+			f(at, n, slots.Tensor(dev, n))
 			at += n
 		case errors.Is(err, rowstore.ErrFull) && n > 1:
 			n /= 2
 		default:
-			return dst, err
+			return err
 		}
 	}
-	return dst, nil
+	return nil
 }
 
 // takeAll returns a row for each id, [ids..., D], given the distinct of them; it copies rows from their slots, not by way of take.

@@ -156,11 +156,13 @@ func storedRun(ctx context.Context, m *dtensor.Mesh, t *embedding.Table) (losses
 // error that names rank, table and file, and then the training goes on with the bits of one without failures.
 func TestStoredOnAFailingDisk(t *testing.T) {
 	for _, l := range []embedding.Layout{embedding.RowWise("a"), embedding.RowCyclic("a"), embedding.ColumnWise("a")} {
-		failingDisk(t, l)
+		for _, norm := range []*float64{nil, new(0.5)} {
+			failingDisk(t, l, norm)
+		}
 	}
 }
 
-func failingDisk(t *testing.T, l embedding.Layout) {
+func failingDisk(t *testing.T, l embedding.Layout, norm *float64) {
 	const ranks = 2
 	var want []float64
 	seen := 0
@@ -171,7 +173,7 @@ func failingDisk(t *testing.T, l embedding.Layout) {
 		done := false
 		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
 			c := storedConfig(t.TempDir())
-			c.Cache, c.Layout = 160*storedDim*4, l
+			c.Cache, c.Layout, c.MaxNorm = 160*storedDim*4, l, norm
 			if m.Comm().Rank() == 1 {
 				c.OnFiles(files, 0)
 			}
@@ -286,13 +288,11 @@ func TestStoredMoreRowsThanCache(t *testing.T) {
 }
 
 func TestStoredRefusals(t *testing.T) {
-	norm := 1.0
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for says, change := range map[string]func(c *embedding.Config){
-		"MaxNorm, which changes rows":                  func(c *embedding.Config) { c.MaxNorm = &norm },
 		`name axis "a" too: use RowWise or ColumnWise`: func(c *embedding.Config) { c.Layout = embedding.Replicated() },
 		"Cache is 100 bytes, which is":                 func(c *embedding.Config) { c.Cache = 100 },
 		"Cache is 0 bytes, which is":                   func(c *embedding.Config) { c.Cache = 0 },

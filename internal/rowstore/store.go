@@ -324,9 +324,18 @@ func (s *Store) used(slot int) {
 	}
 }
 
-// Change notes that rows are changed in the slots where Hold has brought them. It returns false if some of them are not there, as they
-// may have lost their slots to a Prefetch or to another Hold: then none is to be changed before another Hold.
+// Change notes that rows are changed in the slots where Hold has brought them, at the end of a step. It returns false if some of them
+// are not there, as they may have lost their slots to a Prefetch or to another Hold: then none is to be changed before another Hold.
 func (s *Store) Change(rows, slots []int64) bool {
+	if !s.Touch(rows, slots) {
+		return false
+	}
+	s.before, s.since = s.since, s.call+1
+	return true
+}
+
+// Touch is Change within a step.
+func (s *Store) Touch(rows, slots []int64) bool {
 	for i, slot := range slots {
 		w := s.word(int(slot))
 		if *s.tag(int(slot)) != uint32(rows[i])+1 || *w&flying != 0 {
@@ -334,7 +343,6 @@ func (s *Store) Change(rows, slots []int64) bool {
 		}
 		*w |= dirty
 	}
-	s.before, s.since = s.since, s.call+1
 	return true
 }
 
