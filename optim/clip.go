@@ -57,11 +57,16 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 				pieces = append(pieces, its)
 			}
 		}
+		var sums []float64 // of each parameter, with same bits
 		if params[0].Mesh().SameBits() {
-			norm = math.Sqrt(pairwiseSquares(meshes, len(params), pieces))
+			sums = pairwiseSquares(meshes, len(params), pieces)
+			for _, sum := range sums {
+				norm += sum
+			}
 		} else {
-			norm = math.Sqrt(sumSquares(meshes, pieces))
+			norm = sumSquares(meshes, pieces)
 		}
+		norm = math.Sqrt(norm)
 		if math.IsInf(limit, 1) {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -15,46 +16,98 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// With SameBits the norm has the bits of one rank's in every layout, and ranks that have nodes of
-// the sums of squares send each other one number for each gradient, in one call.
+// With SameBits the norm has the bits of one rank's in every layout. The ranks send each other a few numbers of each gradient, in
+// one call. Of what is not cut at leaves of the sum, they move what lies between.
 func TestNormHasTheSameBits(t *testing.T) {
-	var want uint64
-	for _, mesh := range [][]int{{1, 1}, {2, 1}, {1, 3}, {3, 1}, {4, 1}, {5, 1}, {2, 2}, {3, 2}, {8, 1}} {
-		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+	byMiddle, byLast := layout.Shard(1), layout.Shard(2)
+	few := []kindOfGradient{{tensor.Float32, []int{64, 8}}, {tensor.Float64, []int{48, 3}}, {tensor.Float32, []int{7, 5}},
+		{tensor.BFloat16, []int{16, 16}}, {tensor.Float32, []int{1, 40}}, {tensor.Float32, []int{0, 4}}, {tensor.Float32, []int{3, 1}}}
+	long := []kindOfGradient{{tensor.Float32, []int{1000, 17}}, {tensor.BFloat16, []int{33, 768}}, {tensor.Float64, []int{50, 37}}}
+	deep := []kindOfGradient{{tensor.Float32, []int{5, 24, 34}}, {tensor.Float32, []int{1, 2, 300}}, {tensor.BFloat16, []int{40, 3, 1}}}
+	for _, of := range []struct {
+		grads  []kindOfGradient
+		places [][]layout.Placement
+	}{
+		{few, [][]layout.Placement{{rowWise, rowWise}, {rowWise, replicate}, {replicate, colWise}, {colWise, rowWise}, {colWise, colWise}}},
+		{long, [][]layout.Placement{{rowWise, rowWise}, {rowWise, colWise}, {colWise, rowWise}, {layout.ShardCyclic(), colWise}}},
+		{deep, [][]layout.Placement{{byMiddle, byLast}, {byLast, byMiddle}, {rowWise, byLast}, {byMiddle, replicate}}},
+	} {
+		var want uint64
+		for _, mesh := range [][]int{{1, 1}, {2, 1}, {1, 3}, {3, 1}, {4, 1}, {5, 1}, {2, 2}, {3, 2}, {8, 1}, {1, 20}} {
+			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(true)
+				for _, places := range of.places {
+					norm, stats, err := normOf(ctx, m, of.grads, places)
+					if err != nil {
+						return err
+					}
+					got := math.Float64bits(norm)
+					if m.Size() == 1 {
+						want = got
+					}
+					if got != want {
+						return fmt.Errorf("mesh %v, %v: the norm is %v, want %v", m, places, norm, math.Float64frombits(want))
+					}
+					switch calls := stats.Calls(); {
+					case m.Size() == 1 && calls != "":
+						return fmt.Errorf("one rank makes %s", calls)
+					case mesh[1] == 1 && strings.Contains(calls, "AllGatherV"): // two axes may divide a dimension so
+						return fmt.Errorf("mesh %v, %v: a gradient is gathered: %v", m, places, stats.Causes)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// A kindOfGradient is a type and a shape.
+type kindOfGradient struct {
+	dt    tensor.DType
+	shape []int
+}
+
+// normOf returns the norm of gradients and of one of rows, and what it calls.
+func normOf(ctx context.Context, m *dtensor.Mesh, kinds []kindOfGradient, places []layout.Placement) (float64, comm.Stats, error) {
+	var params []*dtensor.Tensor
+	var grads []dtensor.Grad
+	for i, k := range kinds {
+		n := 1
+		for _, size := range k.shape {
+			n *= size
+		}
+		values := meshtest.Numbers(n, float64(i), 1)
+		params = append(params, spread(m, k.dt, values, k.shape, places...))
+		grads = append(grads, dtensor.Dense(spread(m, k.dt, values, k.shape, places...)))
+	}
+	table := spread(m, tensor.Float32, meshtest.Numbers(64, 9, 1), []int{32, 2}, rowWise, replicate)
+	params, grads = append(params, table), append(grads, rowsOf(table, meshtest.Numbers(64, 77, 1), []int{4, 1, 4, 31, 17}))
+	record := m.Comm().Record()
+	norm, err := optim.ClipGradNorm(ctx, params, grads, math.Inf(1))
+	record.Stop()
+	return norm, record.Stats(), err
+}
+
+// With SameBits no part of a gradient is moved that is cut at leaves: of columns a rank sends 16 numbers, of rows or both one of
+// each node.
+func TestNormMovesNumbers(t *testing.T) {
+	for _, c := range []struct {
+		mesh    []int
+		places  []layout.Placement
+		numbers int
+	}{
+		{[]int{2, 1}, []layout.Placement{colWise, replicate}, 16}, {[]int{1, 4}, []layout.Placement{replicate, colWise}, 16},
+		{[]int{2, 1}, []layout.Placement{rowWise, replicate}, 1}, {[]int{2, 2}, []layout.Placement{rowWise, colWise}, 8},
+		{[]int{2, 2}, []layout.Placement{colWise, colWise}, 16},
+	} {
+		meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			m.SetSameBits(true)
-			for _, places := range [][]layout.Placement{{rowWise, rowWise}, {rowWise, replicate}, {replicate, colWise}, {rowWise, colWise}} {
-				var params []*dtensor.Tensor
-				var grads []dtensor.Grad
-				for i, shape := range [][]int{{64, 8}, {48, 3}, {7, 5}, {16, 16}} {
-					values := meshtest.Numbers(shape[0]*shape[1], float64(i), 1)
-					dt := []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float32, tensor.BFloat16}[i]
-					params = append(params, spread(m, dt, values, shape, places...))
-					grads = append(grads, dtensor.Dense(spread(m, dt, values, shape, places...)))
-				}
-				values := meshtest.Numbers(64, 77, 1)
-				params = append(params, spread(m, tensor.Float32, meshtest.Numbers(64, 9, 1), []int{32, 2}, places[0], replicate))
-				grads = append(grads, rowsOf(params[4], values, []int{4, 1, 4, 31, 17}))
-				record := m.Comm().Record()
-				norm, err := optim.ClipGradNorm(ctx, params, grads, math.Inf(1))
-				record.Stop()
-				if err != nil {
-					return err
-				}
-				if m.Size() == 1 && record.Stats().Total().Calls > 0 {
-					return fmt.Errorf("one rank makes %s", record.Stats().Calls())
-				}
-				got := math.Float64bits(norm)
-				if m.Size() == 1 {
-					want = got
-				}
-				if got != want {
-					return fmt.Errorf("mesh %v, %v: the norm is %v, want %v", m, places, norm, math.Float64frombits(want))
-				}
-				// The gradient of 7 rows is gathered, whose parts are no nodes.
-				if calls := record.Stats().Calls(); places[1] == replicate && (mesh[0] == 2 && mesh[1] == 1 || mesh[0] == 4) &&
-					calls != "AllGather×1, AllGatherV×1" {
-					return fmt.Errorf("mesh %v, %v: the calls are %s", m, places, calls)
-				}
+			p := spread(m, tensor.Float32, meshtest.Numbers(768*48, 1, 1), []int{768, 48}, c.places...)
+			record := m.Comm().Record()
+			_, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{p}, []dtensor.Grad{dtensor.Dense(p)}, math.Inf(1))
+			record.Stop()
+			if stats := record.Stats(); err != nil || stats.Calls() != "AllGather×1" || stats.Total().Bytes != 8*c.numbers {
+				return fmt.Errorf("mesh %v, %v: %s of %d bytes: %v", m, c.places, stats.Calls(), stats.Total().Bytes, err)
 			}
 			return nil
 		})

@@ -63,6 +63,7 @@ func TestMisuse(t *testing.T) {
 		"Adam":              func() { Adam{}.StepRows(x, Rows{Index: ids, Values: f64}, x, x, 1) },
 		"Adagrad":           func() { Adagrad{}.StepRows(x, rows, x, nil) },
 		"SumSquares":        func() { SumSquares(ints) },
+		"ColumnSquares":     func() { ColumnSquares(x.Reshape(x.Numel())) },
 		"FillUniform":       func() { FillUniform(x, Key{}, 0, 1, []int{2, 3}, []int{0}) },
 		"PackBox":           func() { PackBox(f64.Reshape(6), 0, x, []int{0, 0}, []int{2, 3}) },
 		"UnpackBox":         func() { UnpackBox(x, []int{0}, x.Reshape(6), 0, []int{2}) },

@@ -154,6 +154,21 @@ func SumSquares(xs ...*Tensor) []float64 {
 	return ToSlice[float64](sums)
 }
 
+// ColumnSquares returns Σx² over the rows of a matrix, for each column, in float64. On a CPU the sum of a column does not depend
+// on what is beside it.
+func ColumnSquares(x *Tensor) []float64 {
+	const op = "ColumnSquares"
+	wantFloat(op, x)
+	if x.ndim != 2 {
+		throwShape(op, "%v: want 2 dimensions", x.brief())
+	}
+	sums := New(x.dev, Float64, x.dims[1])
+	defer sums.Free()
+	x.dev.ColumnSquares(sums.addr, x.dtype, x.ptr(op), kernel.Matrix{Rows: x.dims[0], Cols: x.dims[1]})
+	runtime.KeepAlive(x)
+	return ToSlice[float64](sums)
+}
+
 // wantState throws unless state, an optimizer's state for param, fits it.
 func wantState(op string, param, state *Tensor) {
 	wantFloat(op, param)

@@ -291,6 +291,29 @@ func TestSumSquares(t *testing.T) {
 	}
 }
 
+// A column has the same sum whatever is beside it.
+func TestColumnSquares(t *testing.T) {
+	cpu := NewCPU(nil)
+	rng := newRNG()
+	for _, shape := range [][]int{{0, 3}, {3, 0}, {1, 1}, {100, 1}, {37, 5}, {23, 1027}} {
+		x := randomArray(rng, shape...)
+		for _, dt := range floats {
+			x := x.tensor(cpu, dt)
+			wide := ToSlice[float64](Cast(x, Float64))
+			for c, got := range ColumnSquares(x) {
+				want := 0.0
+				for r := range shape[0] {
+					v := wide[r*shape[1]+c]
+					want += v * v
+				}
+				if !near(got, want, 1e-6) || c < 9 && ColumnSquares(Narrow(x, 1, c, 1))[0] != got {
+					t.Fatalf("%v, %v, column %d: %v, want %v", dt, shape, c, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestRandomIsByGlobalIndex(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"math/bits"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -134,5 +135,46 @@ func (c *own) SumSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointer, n
 		*(*float64)(dst) = simd.SumSquares(sliceOf[float32](x, n))
 	} else {
 		*(*float64)(dst) = rowOp(kernel.OpPowSum, sliceOf[float64](x, n), 2)
+	}
+}
+
+// ColumnSquares computes dst[c] = Σx² over column c.
+func (c *own) ColumnSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointer, m kernel.Matrix) {
+	sums := sliceOf[float64](dst, m.Cols)
+	if dt == dtype.Float32 {
+		columnSquares(sums, sliceOf[float32](x, m.Rows*m.Cols), m)
+	} else {
+		columnSquares(sums, sliceOf[float64](x, m.Rows*m.Cols), m)
+	}
+}
+
+// columnSquares is ColumnSquares of a type. 16 rows at a time, then 8, 4, 2 and 1 of what is left, are squared and added in
+// halves; their sums follow in float64. So the sum of a column depends on its elements alone.
+func columnSquares[T float](dst []float64, x []T, m kernel.Matrix) {
+	const tile = 512 // columns whose squares stay in the first cache
+	clear(dst)
+	room := make([]T, 16*min(m.Cols, tile))
+	for lo := 0; lo < m.Cols; lo += tile {
+		n := min(tile, m.Cols-lo)
+		for r := 0; r < m.Rows; {
+			rows := min(16, 1<<(bits.Len(uint(m.Rows-r))-1))
+			squares := room[:rows*n]
+			if n == m.Cols {
+				x := x[r*n:][:rows*n]
+				simd.Mul(squares, x, x)
+			} else {
+				for i := range rows {
+					x := x[(r+i)*m.Cols+lo:][:n]
+					simd.Mul(squares[i*n:][:n], x, x)
+				}
+			}
+			for half := rows / 2 * n; half >= n; half /= 2 {
+				simd.AddTo(squares[:half], squares[half:][:half])
+			}
+			for i, v := range squares[:n] {
+				dst[lo+i] += float64(v)
+			}
+			r += rows
+		}
 	}
 }

@@ -130,6 +130,16 @@ func (g kernels) SumSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Pointe
 	g.kernel("reduce_f64").i32(int(kernel.OpSum)).ptr(dst, part).i64(1, segs, 1, 1).blocks(1)
 }
 
+// ColumnSquares computes dst[c] = Σx² over column c.
+func (g kernels) ColumnSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Pointer, m kernel.Matrix) {
+	squares, sums := g.Scratch(m.Rows*m.Cols*dt.Size()), g.Scratch(m.Cols*dt.Size())
+	defer squares.Free()
+	defer sums.Free()
+	g.Unary(kernel.OpSquare, dt, squares.Block.Ptr(), x, m.Rows*m.Cols)
+	g.Reduce(kernel.OpSum, dt, sums.Block.Ptr(), squares.Block.Ptr(), kernel.Axis{Outer: 1, N: m.Rows, Inner: m.Cols})
+	g.Cast(tensor.Float64, dst, dt, sums.Block.Ptr(), m.Cols)
+}
+
 // Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with reverse.
 func (g kernels) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, a kernel.Axis) {
 	outer, n, inner := a.Outer, a.N, a.Inner

@@ -105,6 +105,9 @@ func TestReductions(t *testing.T) {
 		c.same(fmt.Sprint("sumsquares", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
 			return tensor.Full(x[0].Device(), tensor.Float64, tensor.SumSquares(x[0])[0])
 		}), c.arg(dt, 30000))
+		c.same(fmt.Sprint("columnsquares", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
+			return tensor.FromSlice(x[0].Device(), tensor.ColumnSquares(x[0]), x[0].Dim(1))
+		}), c.arg(dt, 300, 70))
 	}
 }
 

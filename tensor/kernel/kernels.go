@@ -104,5 +104,6 @@ type OptimizerKernels interface {
 	SGD(dt dtype.DType, param, grad, buf unsafe.Pointer, n int, o SGD)
 	Adam(a Adam)
 	AdagradRows(a Adagrad)
-	SumSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointer, n int) // dst is float64
+	SumSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointer, n int)       // dst is float64
+	ColumnSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointer, m Matrix) // dst is float64
 }

@@ -418,3 +418,12 @@ func (w Widening) SumSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointe
 	}
 	w.whole(dt, func(x []unsafe.Pointer) { w.Own.SumSquares(dst, f32, x[0], n) }, read(x, n))
 }
+
+// ColumnSquares computes dst[c] = Σx² over column c, in float64.
+func (w Widening) ColumnSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointer, m Matrix) {
+	if !w.widens("ColumnSquares", dt) {
+		w.Own.ColumnSquares(dst, dt, x, m)
+		return
+	}
+	w.whole(dt, func(x []unsafe.Pointer) { w.Own.ColumnSquares(dst, f32, x[0], m) }, read(x, m.Rows*m.Cols))
+}

@@ -117,3 +117,8 @@ func (d *Device) AdagradRows(a kernel.Adagrad) {
 func (d *Device) SumSquares(_ unsafe.Pointer, dt dtype.DType, _ unsafe.Pointer, n int) {
 	d.elements("SumSquares", dt, n, 2, 1)
 }
+
+// ColumnSquares counts.
+func (d *Device) ColumnSquares(_ unsafe.Pointer, dt dtype.DType, _ unsafe.Pointer, m kernel.Matrix) {
+	d.elements("ColumnSquares", dt, m.Rows*m.Cols, 2, 1)
+}
