@@ -78,7 +78,7 @@ const policy = `
 
 	dtensor/layout < internal/ints internal/pairwise
 	internal/index < tensor
-	internal/keytable < internal/simd
+	internal/keytable < internal/mem internal/simd
 	dtensor        < tensor comm dtensor/layout internal/forecast internal/index internal/linalg internal/observe
 	dtensor/visualize < dtensor
 	internal/rates < dtensor internal/forecast

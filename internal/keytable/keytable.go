@@ -72,18 +72,13 @@ type Table struct {
 	Policy     Policy
 	Stats      Stats
 	first      int
-	rows       []slice
-	candidates []slice // keys that are counted and have no row, as many at most as there are rows
+	rows       group
+	candidates group // keys that are counted and have no row, as many at most as there are rows
 }
 
 // New returns the slices first to first+n.
 func New(first, n int, p Policy) *Table {
-	t := &Table{Policy: p, first: first, rows: make([]slice, n), candidates: make([]slice, n)}
-	for i := range n {
-		t.rows[i].reset()
-		t.candidates[i].reset()
-	}
-	return t
+	return &Table{Policy: p, first: first, rows: newGroup(n), candidates: newGroup(n)}
 }
 
 // Len returns how many keys have a row.
@@ -92,7 +87,7 @@ func (t *Table) Len() int { return count(t.rows) }
 // Candidates returns how many keys are counted and have no row.
 func (t *Table) Candidates() int { return count(t.candidates) }
 
-func count(list []slice) (n int) {
+func count(list group) (n int) {
 	for i := range list {
 		n += list[i].live
 	}
@@ -162,10 +157,10 @@ func (t *Table) Use(rows []int64, uses []Use, step int32) (added []Entry) {
 		switch {
 		case len(fresh) == 0:
 		case t.Policy.Admit <= 1 && s.live+len(fresh) <= t.Policy.Rows:
-			added = s.insertAll(fresh, step, added)
+			added = t.rows.insertAll(i, fresh, step, added)
 		default:
 			slices.SortFunc(fresh, func(a, b Use) int { return cmp.Compare(a.Hash, b.Hash) })
-			added = append(added, t.give(s, t.admit(i, merge(fresh), step), step)...)
+			added = append(added, t.give(i, t.admit(i, merge(fresh), step), step)...)
 		}
 	}
 	t.Stats.Admitted += int64(len(added))
@@ -199,15 +194,15 @@ func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
 	return missing
 }
 
-// insertAll adds keys to a slice that has room for all of them, and appends them to added.
-func (s *slice) insertAll(uses []Use, step int32, added []Entry) []Entry {
+// insertAll adds keys to slice i, which has room for all of them, and appends them to added.
+func (g group) insertAll(i int, uses []Use, step int32, added []Entry) []Entry {
 	for _, u := range uses {
-		if i, ok := s.find(u.Hash); ok { // it occurs again
-			s.note(i, u.Count, step)
+		if at, ok := g[i].find(u.Hash); ok { // it occurs again
+			g[i].note(at, u.Count, step)
 			continue
 		}
 		e := Entry{Hash: u.Hash, Last: step, Count: add(0, u.Count)}
-		e.Slot = s.insert(e)
+		e.Slot = g.insert(i, e)
 		added = append(added, e)
 	}
 	return added
@@ -271,18 +266,18 @@ func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
 	}
 	kept, _ := c.room(t.Policy.Rows, fresh, step)
 	for _, e := range kept {
-		c.insert(e)
+		t.candidates.insert(i, e)
 	}
 	return list
 }
 
-// give gives rows to the keys of list.
-func (t *Table) give(s *slice, list []Entry, step int32) []Entry {
-	kept, evicted := s.room(t.Policy.Rows, list, step)
+// give gives rows of slice i to the keys of list.
+func (t *Table) give(i int, list []Entry, step int32) []Entry {
+	kept, evicted := t.rows[i].room(t.Policy.Rows, list, step)
 	t.Stats.Evicted += int64(evicted)
 	t.Stats.Refused += int64(len(list) - len(kept))
-	for i := range kept {
-		kept[i].Slot = s.insert(kept[i])
+	for k := range kept {
+		kept[k].Slot = t.rows.insert(i, kept[k])
 	}
 	return kept
 }
@@ -293,7 +288,7 @@ func (t *Table) Expire(step int32) {
 	t.expire(t.candidates, step)
 }
 
-func (t *Table) expire(list []slice, step int32) (n int) {
+func (t *Table) expire(list group, step int32) (n int) {
 	for i := range list {
 		old := list[i].collect(func(last int32) bool { return int(step)-int(last) >= t.Policy.Expire })
 		for _, e := range old {
@@ -324,22 +319,19 @@ func (t *Table) Entries(candidates bool) []Entry {
 // row; ok is false if its slice is full.
 func (t *Table) Put(e Entry, candidate bool) (row int, ok bool) {
 	i := e.Hash.Slice() - t.first
-	s := &t.rows[i]
+	g := t.rows
 	if candidate {
-		s = &t.candidates[i]
+		g = t.candidates
 	}
-	if s.live == t.Policy.Rows {
+	if g[i].live == t.Policy.Rows {
 		return 0, false
 	}
-	return t.Row(e.Hash, s.insert(e)), true
+	return t.Row(e.Hash, g.insert(i, e)), true
 }
 
 // Clear takes all keys out. The statistics go on.
 func (t *Table) Clear() {
-	for i := range t.rows {
-		t.rows[i].reset()
-		t.candidates[i].reset()
-	}
+	t.rows, t.candidates = newGroup(len(t.rows)), newGroup(len(t.candidates))
 }
 
 // add returns a + n, at most 2³²-1.

@@ -1,6 +1,49 @@
 package keytable
 
-import "cmp"
+import (
+	"cmp"
+	"math/bits"
+
+	"github.com/gorun-spmd/gorun/internal/mem"
+)
+
+// A group is slices that grow together. Their places lie side by side: memory of some size has huge pages, in which a
+// search waits less.
+type group []slice
+
+// newGroup returns n empty slices.
+func newGroup(n int) group {
+	g := make(group, n)
+	g.place(leastPlaces)
+	return g
+}
+
+// place gives each slice so many places, a power of two.
+func (g group) place(each int) {
+	places, counts := mem.Huge[place](len(g)*each), mem.Huge[uint32](len(g)*each)
+	for i := range g {
+		s := &g[i]
+		old := *s
+		s.places, s.counts, s.shift = places[i*each:][:each], counts[i*each:][:each], 65-uint(bits.Len(uint(each)))
+		for j := range old.places {
+			if old.places[j].number != 0 {
+				s.put(old.at(j))
+			}
+		}
+	}
+}
+
+// insert adds a key that is not in slice i and returns the slot that it has.
+func (g group) insert(i int, e Entry) int32 {
+	s := &g[i]
+	if s.live >= len(s.places)/4*3 {
+		g.place(2 * len(s.places))
+	}
+	e.Slot = s.slot()
+	s.put(e)
+	s.live++
+	return e.Slot
+}
 
 // A slice is a hash table with linear probing: a key is at the index that its hash gives,
 // or at the next one that was free. At most 3/4 of the places are used. What a search reads lies together.
@@ -22,11 +65,6 @@ type place struct {
 
 // leastPlaces is the number of places of an empty slice.
 const leastPlaces = 8
-
-// reset makes s an empty slice.
-func (s *slice) reset() {
-	*s = slice{places: make([]place, leastPlaces), counts: make([]uint32, leastPlaces), shift: 61}
-}
 
 // start returns the index at which the search for a key begins.
 func (s *slice) start(h Hash) int { return int(uint64(h) << 8 >> s.shift) }
@@ -56,28 +94,6 @@ func (s *slice) at(i int) Entry {
 // note counts n uses of the key at index i in a step.
 func (s *slice) note(i int, n int64, step int32) {
 	s.places[i].last, s.counts[i] = step, add(s.counts[i], n)
-}
-
-// insert adds a key that is not there and returns the slot that it has.
-func (s *slice) insert(e Entry) int32 {
-	if s.live >= len(s.places)/4*3 {
-		s.grow()
-	}
-	e.Slot = s.slot()
-	s.put(e)
-	s.live++
-	return e.Slot
-}
-
-// grow doubles the places.
-func (s *slice) grow() {
-	old := *s
-	s.places, s.counts, s.shift = make([]place, 2*len(old.places)), make([]uint32, 2*len(old.places)), s.shift-1
-	for i := range old.places {
-		if old.places[i].number != 0 {
-			s.put(old.at(i))
-		}
-	}
 }
 
 func (s *slice) put(e Entry) {
