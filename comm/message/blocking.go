@@ -109,10 +109,20 @@ func (m *Mailbox) post(a *args, alloc func(bytes int) comm.Buffer) *blockingCall
 	return b
 }
 
+// finishPolls is how many rings finish looks at before it gives the lock back: for about a microsecond.
+const finishPolls = 512
+
 // finish returns when b, which was posted as a says, has ended. The lock is held, and given back.
 func (m *Mailbox) finish(ctx context.Context, a *args, b *blockingCall) (Status, error) {
 	if !b.ended() {
 		m.progress()
+	}
+	if m.rings != nil { // a short answer is likely to come in less time than giving the lock back and taking it again
+		for left := finishPolls / len(m.ins); left > 0 && !b.ended(); left-- {
+			if m.rings.waits(m.me) {
+				m.progress()
+			}
+		}
 	}
 	if b.ended() && b.err() == nil {
 		st := m.spare(b)
