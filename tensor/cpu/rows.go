@@ -24,8 +24,8 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 	ahead := aheadOf(rowBytes)
 	l := simd.Moving(2 * len(ids) * rowBytes)
 	parallel(len(ids), rowBytes/4, 1, func(from, to int) {
-		for i := from; i < to; i++ {
-			if next := i + ahead; next < to {
+		for i, next := from, from; i < to; i++ {
+			for ; next < min(i+ahead+1, to); next++ { // once some rows, then one
 				if r := int(ids[next]) - lo; uint(r) < uint(rows) {
 					simd.Prefetch(unsafe.Add(table, r*rowBytes), min(rowBytes, prefetchBytes))
 				}
@@ -61,14 +61,21 @@ func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, lineB
 // longRow is from how many bytes on a row is not prefetched: the processor itself reads ahead in it, which costs less.
 const longRow = 2 << 10
 
-// prefetchRows prefetches the rows of tables that come a little after row index[i], unless they are long.
+// prefetchRows prefetches the row of each table that comes a little after row index[i], and before the first one those up to there.
+// The processor prefetches long rows itself.
 func prefetchRows(index []int64, i, rowBytes int, tables ...unsafe.Pointer) {
-	i += aheadOf(len(tables) * rowBytes)
-	if i >= len(index) || rowBytes >= longRow {
+	if rowBytes >= longRow {
 		return
 	}
-	for _, t := range tables {
-		simd.Prefetch(unsafe.Add(t, int(index[i])*rowBytes), rowBytes)
+	from := i + aheadOf(len(tables)*rowBytes)
+	to := from + 1
+	if i == 0 {
+		from = 0
+	}
+	for j := from; j < min(to, len(index)); j++ {
+		for _, t := range tables {
+			simd.Prefetch(unsafe.Add(t, int(index[j])*rowBytes), rowBytes)
+		}
 	}
 }
 
