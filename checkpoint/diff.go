@@ -287,7 +287,7 @@ func (t *TensorDifference) compare(x *reader, e *tensorEntry, y *reader, f *tens
 // add notes that an element differs.
 func (t *TensorDifference) add(dt tensor.DType, at int, shape []int, a, b uint64) {
 	if t.Elements == 0 {
-		t.Index, t.Values = unravel(at, shape), []string{showBits(dt, a), showBits(dt, b)}
+		t.Index, t.Values = tensor.UnravelIndex(at, shape), []string{showBits(dt, a), showBits(dt, b)}
 	}
 	t.Elements++
 	if n, ok := ulps(dt, a, b); ok {

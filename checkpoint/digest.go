@@ -328,7 +328,7 @@ func (t *namedTensor) locate(ctx context.Context, world *comm.Comm, w window) er
 // replicas returns a *ReplicaError with what each rank holds of element at.
 func (t *namedTensor) replicas(ctx context.Context, world *comm.Comm, at int) error {
 	mine := []uint64{0, 0} // whether this rank has it, its bits
-	index := unravel(at, t.shape())
+	index := tensor.UnravelIndex(at, t.shape())
 	one := box{index, slices.Repeat([]int{1}, len(index))}
 	for _, p := range t.parts() {
 		for u := range runs(p.box, one) {
@@ -349,14 +349,4 @@ func (t *namedTensor) replicas(ctx context.Context, world *comm.Comm, at int) er
 		}
 	}
 	return e
-}
-
-// unravel returns the index of element at of a tensor in row-major order.
-func unravel(at int, shape []int) []int {
-	index := make([]int, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		index[d] = at % shape[d]
-		at /= shape[d]
-	}
-	return index
 }

@@ -87,7 +87,7 @@ func (s *Seal) Check(ctx context.Context, world *comm.Comm) error {
 		t := &s.tensors[word[0]-1]
 		e := &ChangedError{Name: t.name, Rank: world.WorldRank(r), DType: t.dtype()}
 		if word[1] > 0 {
-			e.Index, e.Bits, e.Was = unravel(int(word[1]-1), t.shape()), word[2], word[3]
+			e.Index, e.Bits, e.Was = tensor.UnravelIndex(int(word[1]-1), t.shape()), word[2], word[3]
 		}
 		return fmt.Errorf("checkpoint: Seal.Check: %w", e)
 	}
@@ -128,7 +128,7 @@ func (s *Seal) change(p *sealedPart) (found finding) {
 	}
 	i := n - int(back)
 	shape, at := t.shape(), 0
-	for axis, k := range unravel(i, p.box.size) {
+	for axis, k := range tensor.UnravelIndex(i, p.box.size) {
 		if axis == 0 && t.tensor != nil {
 			k = t.tensor.Layout().Held(t.mesh().Coord()).Row(k) // in a block, or dealt out in turn
 		} else {

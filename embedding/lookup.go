@@ -173,7 +173,7 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 	}
 	all, bad := l.x.agree(numbers, status)
 	if bad != nil {
-		at := unflatten(int(bad[0]-1), ids.Shape())
+		at := tensor.UnravelIndex(int(bad[0]-1), ids.Shape())
 		fault.Throw(&IDError{Op: l.op, Table: l.s.table(), ID: bad[1], Position: at, Rows: l.own.weight.Dim(0)})
 	}
 	switch {
@@ -184,16 +184,6 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 			l.x.counts = append(l.x.counts, int(its[status]))
 		}
 	}
-}
-
-// unflatten returns the index, in each dimension of a shape, of the element at a flat one.
-func unflatten(flat int, shape []int) []int {
-	at := make([]int, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		at[d] = flat % shape[d]
-		flat /= shape[d]
-	}
-	return at
 }
 
 // globalIndex returns the flat index in t of the local element at flat index i.

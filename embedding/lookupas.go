@@ -35,7 +35,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 	s := t.settings(op)
 	checkIDs(op, weight, ids, s)
 	p := rolesOf(op, weight, ids, s)
-	replies, wholeRows := p.fromOwners(weight, ids, s, to), p.wholeRows(weight, s, to)
+	replies, wholeRows := p.fromOwners(ids, s, to), p.wholeRows(weight, s, to)
 	if !replies && !wholeRows || !p.mesh.Inside() || p.mesh.SameBits() || t.stored != nil {
 		return t.lookUp(ids).Redistribute(to...)
 	}
@@ -68,7 +68,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 // fromOwners reports whether owners can reply with the rows in the placements to: one
 // axis masks the rows, which are then replicated or sharded by their first dimension
 // there, and nothing else changes.
-func (p *roles) fromOwners(weight, ids *dtensor.Tensor, s settings, to []layout.Placement) bool {
+func (p *roles) fromOwners(ids *dtensor.Tensor, s settings, to []layout.Placement) bool {
 	if len(p.masked) != 1 || len(p.requests)+len(p.columns) > 0 || p.premasked || s.renorm || ids.NDim() == 0 ||
 		len(to) != len(p.result) || !slices.Equal(p.weight, p.weightWas) {
 		return false

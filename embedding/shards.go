@@ -56,7 +56,7 @@ func LookupShards(table *dtensor.LocalShards, ids *dtensor.Tensor, o Options) *d
 		return mesh.Wrap(op, tensor.New(mesh.Device(), table.DType(), 0), nil, false, shape, places...)
 	}
 	if pos, id, ok := tensor.CheckIndex(at.Local(), size[0]); !ok { // all ranks have the same ids
-		fault.Throw(&IDError{Op: op, Table: name, ID: int64(id), Position: unflatten(pos, ids.Shape()), Rows: size[0]})
+		fault.Throw(&IDError{Op: op, Table: name, ID: int64(id), Position: tensor.UnravelIndex(pos, ids.Shape()), Rows: size[0]})
 	}
 	n := at.Local().Numel()
 	rows := at.Local().Reshape(n)

@@ -21,6 +21,17 @@ func (e *IndexError) Error() string {
 	return fmt.Sprintf("tensor: %s: index %d at position %d is out of range [0, %d)", e.Op, e.Value, e.Position, e.Size)
 }
 
+// UnravelIndex returns the index in each dimension of a shape of the element at a position in row-major order, as torch.unravel_index
+// does.
+func UnravelIndex(position int, shape []int) []int {
+	index := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		index[d] = position % shape[d]
+		position /= shape[d]
+	}
+	return index
+}
+
 // CheckIndex looks for an index outside [0, size) and returns the position and value
 // of the first; ok is true if there is none. Ranks that see different indices
 // use it to agree on an error before they throw one.

@@ -120,13 +120,11 @@ func (s *Stopwatch) host(host *comm.Comm) (l forecast.Link, err error) {
 	defer from.Free()
 	defer to.Free()
 	parts := far(from, each/4)
-	work := func() error { x := parts(); tensor.BinaryTo(x[0], kernel.OpAdd, x[0], x[1]); return nil }
+	work := func() { x := parts(); tensor.BinaryTo(x[0], kernel.OpAdd, x[0], x[1]) }
 	srcs, dsts := far(from, each), far(to, each*n)
 	meet := func() error { return comm.Barrier(s.ctx, host) }
-	t, err := s.Each(meet, work, func() error {
-		if err := work(); err != nil {
-			return err
-		}
+	t, err := s.Each(meet, func() error { work(); return nil }, func() error {
+		work()
 		return meet()
 	}, func() error {
 		src, dst := srcs()[0], dsts()[1]

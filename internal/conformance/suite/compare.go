@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // compare returns an error that says where got differs most from want and by
@@ -41,14 +43,5 @@ func compare(what string, gotShape []int, got []float64, want *Array, tol Tol) e
 		return nil
 	}
 	return fmt.Errorf("%s: %d of %d elements differ; at %v got %.9g, want %.9g (off by %.3g)",
-		what, count, len(got), index(worst, want.Shape), got[worst], want.Data[worst], math.Abs(got[worst]-want.Data[worst]))
-}
-
-// index turns a flat position into one index for each dimension.
-func index(flat int, shape []int) []int {
-	at := make([]int, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		at[d], flat = flat%shape[d], flat/shape[d]
-	}
-	return at
+		what, count, len(got), tensor.UnravelIndex(worst, want.Shape), got[worst], want.Data[worst], math.Abs(got[worst]-want.Data[worst]))
 }
