@@ -16,6 +16,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/job"
 	kept "github.com/gorun-spmd/gorun/internal/snapshot"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // Snapshots keep a State in memory of the launcher's, which outlives the ranks: a later attempt
@@ -276,25 +277,38 @@ func partName(rank int) string { return fmt.Sprintf("rank-%05d", rank) }
 // copy writes this rank's pieces, and returns where they lie.
 func (s *Snapshots) copy(w io.Writer) (chunks []partChunk, err error) {
 	for entry, data := range s.plan.data() {
-		b, ok := hostBytes(data)
-		if !ok {
-			s.staging = resize(s.staging, entry.Bytes)
-			b = s.staging
-			data.Device().ToHost(unsafe.Pointer(&b[0]), data.Ptr(), entry.Bytes)
-		}
-		var sums []byte
-		for at := 0; at < len(b); at += snapshotBlock {
-			block := b[at:min(at+snapshotBlock, len(b))]
-			if _, err := w.Write(block); err != nil { // first: its copy prefetches
-				return nil, err
-			}
-			sums = fmt.Appendf(sums, "%08x", crc32.Checksum(block, castagnoli()))
-		}
 		piece := s.plan.pieces[entry.Name]
-		chunks = append(chunks, partChunk{s.plan.tensors[piece.tensor].name, chunkEntry{At: entry.Offset,
-			Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: string(sums)}})
+		from, sums := &s.plan.tensors[piece.tensor], ""
+		if rows, ok := from.stored(); ok {
+			if sums, err = writeStored(w, rows, piece.box.size[0], from.rowBytes(), snapshotBlock, new(uint32)); err != nil {
+				return nil, fmt.Errorf("tensor %q: %w", from.name, err)
+			}
+		} else if sums, err = s.copyTensor(w, data, entry.Bytes); err != nil {
+			return nil, err
+		}
+		chunks = append(chunks, partChunk{from.name, chunkEntry{At: entry.Offset,
+			Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: sums}})
 	}
 	return chunks, nil
+}
+
+// copyTensor writes a tensor of so many bytes, and returns the checksums of its blocks.
+func (s *Snapshots) copyTensor(w io.Writer, data *tensor.Tensor, size int) (sums string, err error) {
+	b, ok := hostBytes(data)
+	if !ok {
+		s.staging = resize(s.staging, size)
+		b = s.staging
+		data.Device().ToHost(unsafe.Pointer(&b[0]), data.Ptr(), size)
+	}
+	var text []byte
+	for at := 0; at < len(b); at += snapshotBlock {
+		block := b[at:min(at+snapshotBlock, len(b))]
+		if _, err := w.Write(block); err != nil { // first: its copy prefetches
+			return "", err
+		}
+		text = fmt.Appendf(text, "%08x", crc32.Checksum(block, castagnoli()))
+	}
+	return string(text), nil
 }
 
 // Resume loads the last snapshot into the state, on any number of ranks, and returns its step;

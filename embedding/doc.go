@@ -86,7 +86,8 @@
 // of a table in memory; saving and loading read and write the files some megabytes at a time, and Save returns when
 // that is done. As they have blocks of rows, saving a RowCyclic table first copies it into other such files. A record
 // has a checksum, and the file is made durable before it is read for a checkpoint, so that writes which the system has
-// lost are seen.
+// lost are seen. Snapshots of an elastic job have all rows too, twice, in memory; where that does not fit, gorun's --max-restarts
+// with checkpoints does without.
 //
 // A full disk, a disk that does not answer for two minutes, or a damaged record is a *StoreError on every
 // rank, which names rank, table, row and file. No row is lost then that is still in memory: a step that could not
