@@ -28,7 +28,7 @@ func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *ba
 	if slices.ContainsFunc(c.settings, func(s settings) bool { return s.renorm }) {
 		v.renormalize(v.requestedRows())
 	}
-	v.fetch(v.requested)
+	v.fetch(false, v.requested)
 	v.findKeys()
 	v.got = v.replies()
 	return v

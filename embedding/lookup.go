@@ -221,7 +221,7 @@ func (l *lookup) forward() *tensor.Tensor {
 		l.mask = l.newMask().OwnedBy(l.own.weight.Layout(), 0, l.ids)
 	}
 	if len(l.requests) > 0 {
-		l.x.fetch(l.x.requested)
+		l.x.fetch(false, l.x.requested)
 		rows := l.x.reply()[0]
 		defer rows.Free()
 		return tensor.TakeRows(rows, l.x.distinct[0].Slot.Reshape(l.ids.Shape()...), 0)

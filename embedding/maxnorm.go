@@ -30,7 +30,7 @@ func (x *exchange) renormalize(rows []tensor.Rows) {
 	}
 	onDisks := slices.ContainsFunc(x.tables, func(p part) bool { return p.renorm && p.stored != nil })
 	if onDisks {
-		x.fetch(func(t int) []int64 {
+		x.fetch(true, func(t int) []int64 {
 			if !x.renorms(t) {
 				return nil
 			}

@@ -201,11 +201,11 @@ func (f storedField) Sync() error {
 	return f.s.rows.Sync()
 }
 
-// take returns rows, counted from this rank's first, [n, D].
-func (s *stored) take(rows []int64) (*tensor.Tensor, error) {
+// take returns rows, counted from this rank's first, [n, D]. use is that of Hold.
+func (s *stored) take(rows []int64, use bool) (*tensor.Tensor, error) {
 	r := s.resident.Local()
 	dst := tensor.New(r.Device(), r.DType(), len(rows), r.Dim(1))
-	return dst, s.hold(rows, true, func(at, n int, slots *tensor.Tensor) {
+	return dst, s.hold(rows, use, func(at, n int, slots *tensor.Tensor) {
 		tensor.TakeRowsTo(tensor.Narrow(dst, 0, at, n), r, slots, 0, false)
 		s.found, s.at = append(s.found[:0], rows[at:at+n]...), append(s.at[:0], tensor.Read[int64](slots)...)
 	})
@@ -245,12 +245,12 @@ func (s *stored) hold(rows []int64, use bool, f func(at, n int, slots *tensor.Te
 
 // takeAll returns a row for each id, [ids..., D], given the distinct of them; it copies rows from their slots, not by way of take.
 // ok is false if there are more than there are slots. Of ids that are not among the distinct rows it sets zeros, or with keep nothing.
-func (s *stored) takeAll(ids []int, u *tensor.Uniq, keep bool) (dst *tensor.Tensor, ok bool, err error) {
+func (s *stored) takeAll(ids []int, u *tensor.Uniq, use, keep bool) (dst *tensor.Tensor, ok bool, err error) {
 	r := s.resident.Local()
 	s.found = append(s.found[:0], tensor.Read[int64](u.Index)...)
 	s.at = slices.Grow(s.at[:0], len(s.found))[:len(s.found)]
 	s.guess(s.found, s.at)
-	if err := s.rows.Hold(s.found, s.at, true); err != nil {
+	if err := s.rows.Hold(s.found, s.at, use); err != nil {
 		s.found, s.at = s.found[:0], s.at[:0]
 		if errors.Is(err, rowstore.ErrFull) {
 			err = nil
@@ -335,8 +335,9 @@ func agreeOnDisks(mesh *dtensor.Mesh, op string, err error) {
 }
 
 // fetch brings the rows that are wanted of each table with a Store, counted from this rank's first,
-// into tensors [n, D]. It throws what goes wrong, on every rank.
-func (x *exchange) fetch(wanted func(t int) []int64) {
+// into tensors [n, D]. It throws what goes wrong, on every rank. norms says that it is for renormalize, which counts as the one use
+// of the rows of tables with a MaxNorm.
+func (x *exchange) fetch(norms bool, wanted func(t int) []int64) {
 	var err error
 	any := false
 	x.fetched = make([]*tensor.Tensor, len(x.tables))
@@ -350,7 +351,7 @@ func (x *exchange) fetch(wanted func(t int) []int64) {
 			x.fetched[t] = tensor.New(x.mesh.Device(), x.dtype, 0, x.tables[t].columns())
 			continue
 		}
-		rows, failed := s.take(wanted(t))
+		rows, failed := s.take(wanted(t), x.renorms(t) == norms)
 		if x.fetched[t] = rows; err == nil {
 			err = failed
 		}
@@ -389,14 +390,14 @@ func (x *exchange) fetchedFor(peer, t int) *tensor.Tensor {
 
 // fetchOwn fetches the rows of the local ids that this rank holds.
 func (l *lookup) fetchOwn() *tensor.Tensor {
-	l.x.fetch(func(int) []int64 { return tensor.ToSlice[int64](l.distinct().Index) })
+	l.x.fetch(false, func(int) []int64 { return tensor.ToSlice[int64](l.distinct().Index) })
 	return l.x.fetched[0]
 }
 
 // takeOwn returns the rows of the local ids of a table with a Store; zeros, or with a mask nothing, where the row belongs to another rank.
 func (l *lookup) takeOwn() *tensor.Tensor {
 	if s := l.own.stored; s.rows != nil {
-		rows, ok, err := s.takeAll(l.ids.Shape(), l.distinct(), l.carries)
+		rows, ok, err := s.takeAll(l.ids.Shape(), l.distinct(), !l.s.renorm, l.carries)
 		if ok || err != nil {
 			agreeOnDisks(l.x.mesh, l.x.op, err)
 			return rows

@@ -379,3 +379,45 @@ func TestStoredFewerThanRanks(t *testing.T) {
 		})
 	}
 }
+
+// The statistics of a Store count a lookup once, with a MaxNorm too: one that no row reaches changes none of them.
+func TestStoredStatsWithMaxNorm(t *testing.T) {
+	for _, ranks := range []int{1, 2} {
+		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			var got [2]embedding.StoreStats
+			for i, norm := range []*float64{nil, new(1e9)} {
+				c := storedConfig(t.TempDir())
+				c.MaxNorm = norm
+				tables := embedding.NewCollection(m, embedding.CollectionTable{Config: c, Features: []string{"user"}, Mode: embedding.Sum})
+				table := tables.Tables()[0]
+				fuseAdagrad(table)
+				for step := range 6 {
+					list := make([]int64, 6) // no row on two ranks
+					for i := range list {
+						list[i] = int64(100*i + 37*step%100)
+					}
+					ids := meshtest.Place(m, list, []int{6}, shard0)
+					n := 6 / m.Size()
+					its := list[n*m.Comm().Rank():][:n]
+					j, err := embedding.NewJagged(m, []string{"user"}, 6, slices.Repeat([]int{1}, n), its, nil, shard0)
+					if err != nil {
+						return err
+					}
+					if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						all := table.Lookup(ids.Redistribute(replicate)).Reduced()
+						return table.Lookup(ids).Add(tables.Bags(j).Values()).Sum(nil, false).Add(all.Sum(nil, false))
+					}, table.Param()); err != nil {
+						return err
+					}
+				}
+				if err := dtensor.Try(ctx, m, func() { got[i] = table.StoreStats() }); err != nil {
+					return err
+				}
+			}
+			if got[0] != got[1] || got[0].Wanted == 0 {
+				return fmt.Errorf("%d ranks: %v with a MaxNorm, %v without", ranks, got[1], got[0])
+			}
+			return nil
+		})
+	}
+}
