@@ -169,12 +169,15 @@ func (c *Collection) mustFind(name string) int {
 func (c *Collection) Tables() []*Table { return c.tables }
 
 // Params returns the Param of each table, in their order: what to train.
-func (c *Collection) Params() []*dtensor.Tensor {
-	p := make([]*dtensor.Tensor, len(c.tables))
+func (c *Collection) Params() []*dtensor.Tensor { return c.each((*Table).Param) }
+
+// each returns what f returns of each table.
+func (c *Collection) each(f func(t *Table) *dtensor.Tensor) []*dtensor.Tensor {
+	list := make([]*dtensor.Tensor, len(c.tables))
 	for i, t := range c.tables {
-		p[i] = t.Param()
+		list[i] = f(t)
 	}
-	return p
+	return list
 }
 
 // Weights lists the rows of each table but Dynamic ones, those of table users as "users.weight", for checkpoints:
@@ -192,13 +195,7 @@ func (c *Collection) Weights() iter.Seq2[string, *dtensor.Tensor] {
 }
 
 // inputs returns what a lookup is recorded to depend on.
-func (c *Collection) inputs() []*dtensor.Tensor {
-	p := make([]*dtensor.Tensor, len(c.tables))
-	for i, t := range c.tables {
-		p[i] = t.input()
-	}
-	return p
-}
+func (c *Collection) inputs() []*dtensor.Tensor { return c.each((*Table).input) }
 
 // columns returns where each feature of the collection is in the batch. It
 // throws if one is missing.

@@ -302,13 +302,11 @@ func (d *Dynamic) Keys() []int64 {
 	for _, e := range d.keys.Entries(false) {
 		mine = append(mine, e.Hash.Key())
 	}
-	counts := d.gather("Keys", []int64{int64(len(mine))})
-	sizes := make([]int, len(counts))
-	for i, n := range counts {
-		sizes[i] = int(n)
+	var sizes []int
+	for _, n := range gatherAll(d.mesh(), d.group(), []int64{int64(len(mine))}, slices.Repeat([]int{1}, d.group().Size()), "Keys: counts") {
+		sizes = append(sizes, int(n))
 	}
-	all := make([]int64, ints.Sum(sizes))
-	d.mesh().Do(d.group(), comm.Call{Kind: comm.AllGatherVKind, Dst: comm.Of(all), Src: comm.Of(mine), DstCounts: sizes, Cause: "Keys: keys"})
+	all := gatherAll(d.mesh(), d.group(), mine, sizes, "Keys: keys")
 	slices.Sort(all)
 	return all
 }
@@ -353,14 +351,6 @@ func (d *Dynamic) Stats() DynamicStats {
 
 // group returns the ranks that share the rows.
 func (d *Dynamic) group() *comm.Comm { return d.mesh().Group(d.config.Axis) }
-
-// gather returns the numbers of all ranks that share the rows, as many of each.
-func (d *Dynamic) gather(cause string, numbers []int64) []int64 {
-	g := d.group()
-	all := make([]int64, g.Size()*len(numbers))
-	d.mesh().Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(numbers), Cause: cause})
-	return all
-}
 
 // String describes the table.
 func (d *Dynamic) String() string {

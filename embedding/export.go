@@ -60,7 +60,7 @@ func (s *stored) whole(op string) exported {
 	if s.rows != nil {
 		err = s.rows.Sync()
 	}
-	s.agree(mesh, op, err)
+	agreeOnDisks(mesh, op, err)
 	v, dim := s.weight.Dim(0), s.weight.Dim(1)
 	n, first := max(1, wholePiece/(dim*s.weight.DType().Size())), 0
 	next := func(wanted bool) (rows *tensor.Tensor, ok bool) {
@@ -124,7 +124,7 @@ func (s *stored) gather(op string, first, n int) *tensor.Tensor {
 	if mine.Numel() > 0 {
 		err = s.rows.ReadRows(0, lo, bytesOf(mine))
 	}
-	s.agree(mesh, op, err)
+	agreeOnDisks(mesh, op, err)
 	call := comm.Call{Kind: comm.GatherVKind, Src: dtensor.BufferOf(mine), Cause: op + ": rows"}
 	if mesh.Comm().Rank() != 0 {
 		mesh.Do(mesh.Comm(), call)

@@ -77,7 +77,7 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 			s.rows.AddField(bytesOf(s.resident.Local()), columns*c.DType.Size(), nil)
 		}
 	}
-	s.agree(mesh, op, err)
+	agreeOnDisks(mesh, op, err)
 	return s
 }
 
@@ -291,7 +291,7 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 		err = fmt.Errorf("%s: a step changes %d rows of this rank, and its part of the Cache has %d; give a Cache of a quarter "+
 			"more rows than a step changes, or smaller batches", s.name, len(local), s.slots)
 	}
-	s.agree(mesh, op, err)
+	agreeOnDisks(mesh, op, err)
 	first, at := int64(firstRow(s.resident)), index.New[int64](mesh.Device(), len(slots))
 	for i, slot := range slots {
 		at.Elems[i] = slot + first
@@ -308,9 +308,7 @@ func appendCounted(list []int64, rows *tensor.Tensor, first int) []int64 {
 	return list
 }
 
-// agree throws the error of the lowest rank that has one, on every rank of the mesh.
-func (s *stored) agree(mesh *dtensor.Mesh, op string, err error) { agreeOnDisks(mesh, op, err) }
-
+// agreeOnDisks throws the error of the lowest rank that has one, on every rank of the mesh.
 func agreeOnDisks(mesh *dtensor.Mesh, op string, err error) {
 	c := mesh.Comm()
 	text := ""

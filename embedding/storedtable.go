@@ -161,10 +161,7 @@ func (c *Collection) Prefetch(j *Jagged) {
 	scope := c.mesh.Device().Open()
 	defer scope.Close()
 	if c.mesh.SameBits() {
-		j = j.expanded()
-		if all := j.gathered(); all != j {
-			j = all
-		}
+		j = j.expanded().gathered()
 	}
 	v := c.newRequest(op, j, c.columns(op, j), false)
 	for t, table := range c.tables {

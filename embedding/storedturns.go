@@ -50,7 +50,7 @@ func (f storedField) InBlocks() (blocks dtensor.Stored, free func()) {
 			free()
 		}
 	}()
-	s.agree(mesh, op, err)
+	agreeOnDisks(mesh, op, err)
 	n := max(1, turnsPiece/f.rowBytes)
 	for first := 0; first < most; first += n {
 		piece := func(rank int) (lo, hi int) { // of its block, in rows of the table
@@ -70,7 +70,7 @@ func (f storedField) InBlocks() (blocks dtensor.Stored, free func()) {
 				err = f.ReadRows(from, message[len(message)-send[i]:])
 			}
 		}
-		s.agree(mesh, op, err)
+		agreeOnDisks(mesh, op, err)
 		got, rows := make([]byte, (hi-lo)*f.rowBytes), make([]byte, (hi-lo)*f.rowBytes)
 		mesh.Do(mesh.Comm(), comm.Call{Kind: comm.AllToAllVKind, Dst: comm.Of(got), Src: comm.Of(message), DstCounts: receive, SrcCounts: send,
 			Cause: op + ": rows"})
@@ -80,7 +80,7 @@ func (f storedField) InBlocks() (blocks dtensor.Stored, free func()) {
 		if len(rows) > 0 {
 			err = to.WriteRows(block[me].Below(lo), rows)
 		}
-		s.agree(mesh, op, err)
+		agreeOnDisks(mesh, op, err)
 	}
 	done = true
 	return to, free
