@@ -28,10 +28,20 @@ var nodeCases = []opCase{
 	{name: "Linear twice", shapes: [][][]int{{{4, 131, 3}, {512, 3}}}, f: func(in []T) T { // the input and the weight are used twice
 		return in[0].Linear(in[1], nil).Add(in[0].Square().Linear(in[1], nil).Tanh())
 	}},
+	{name: "Linears of one", shapes: [][][]int{{{4, 6, 5}, {512, 5}, {256, 5}, {128, 5}}, {{3, 5}, {6, 5}, {4, 5}, {2, 5}},
+		{{4, 3}, {1536, 3}, {384, 3}, {384, 3}}, {{3, 2}, {0, 2}, {0, 2}, {0, 2}}}, f: func(in []T) T { // of a parameter, and of another
+		sum := func(x T) T {
+			q, k, v := x.Linear(in[1], nil), x.Linear(in[2], nil), x.Linear(in[3], nil)
+			return q.Square().Sum([]int{-1}, true).Add(k.Gelu().Sum([]int{-1}, true)).Add(v.Tanh().Sum([]int{-1}, true)).Add(x)
+		}
+		return sum(in[0]).Add(sum(in[0].Tanh()))
+	}},
 	{name: "Sum first", shapes: [][][]int{{{4, 8}}, {{12, 3}}, {{4, 5, 6}}, {{12, 1}}, {{8, 2}}},
 		f: one(func(x T) T { return x.Sum([]int{0}, false) })},
 	{name: "Sum two", shapes: [][][]int{{{4, 5, 6}}, {{12, 3, 1}}}, f: one(func(x T) T { return x.Sum([]int{0, 1}, true) })},
 	{name: "Sum", shapes: [][][]int{{{4, 5, 6}}, {{12, 3}}, {{16}}}, f: one(func(x T) T { return x.Sum(nil, false) })},
+	{name: "Sum last", shapes: [][][]int{{{5, 8}}, {{3, 12}}, {{3, 4, 8}}, {{1, 16}}}, f: one(func(x T) T { return x.Sum([]int{-1}, false) })},
+	{name: "Sum middle", shapes: [][][]int{{{3, 8, 5}}, {{2, 12, 1}}}, f: one(func(x T) T { return x.Sum([]int{1}, true) })},
 	{name: "Mean", shapes: [][][]int{{{4, 5, 6}}, {{12, 3}}, {{16}}}, f: one(func(x T) T { return x.Mean(nil, false) })},
 	{name: "Mean first", shapes: [][][]int{{{12, 5, 6}}}, f: one(func(x T) T { return x.Mean([]int{0}, false) })},
 	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{4, 3, 5}, {5}, {5}}},
@@ -243,8 +253,8 @@ func TestBiasAtLeavesIsAddedUp(t *testing.T) {
 					moves += n.Calls
 				}
 			}
-			if moves != 3 { // of the output for the loss, of dy and of x
-				return fmt.Errorf("mesh %v: %d moves, want 3: %v", m, moves, record.Stats().Causes)
+			if moves != 2 { // of dy and of x; of the output the loss needs the sum of each row
+				return fmt.Errorf("mesh %v: %d moves, want 2: %v", m, moves, record.Stats().Causes)
 			}
 			return nil
 		})
@@ -291,6 +301,38 @@ func TestRulesKnowTheMode(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// With SameBits a sum of all elements whose columns are divided moves as many numbers as there are rows, and one number of each node
+// of the rows.
+func TestSumsOfColumnsMoveNumbers(t *testing.T) {
+	R, S := layout.Replicate(), layout.Shard
+	for _, c := range []struct {
+		grid   []int
+		places []layout.Placement
+		calls  string
+		bytes  int
+	}{
+		{[]int{2}, []layout.Placement{S(1)}, "AllGather×1", 4 * 12}, {[]int{4}, []layout.Placement{S(1)}, "AllGather×1", 4 * 12},
+		{[]int{2, 2}, []layout.Placement{S(0), S(1)}, "AllGather×2", 4*6 + 4}, {[]int{2}, []layout.Placement{S(0)}, "AllGather×1", 4},
+		{[]int{2, 2}, []layout.Placement{R, S(1)}, "AllGather×1", 4 * 12},
+	} {
+		onMesh(t, c.grid, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			x := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{12, 64}, c.places...)
+			record := m.Comm().Record()
+			err := dtensor.Try(ctx, m, func() { x.Mean(nil, false).Item() })
+			record.Stop()
+			if err != nil {
+				return err
+			}
+			if stats := record.Stats(); stats.Calls() != c.calls || stats.Total().Bytes != c.bytes {
+				return fmt.Errorf("mesh %v, %v: %s of %d bytes, want %s of %d: %v", m, x, stats.Calls(), stats.Total().Bytes, c.calls, c.bytes,
+					stats.Causes)
+			}
+			return nil
+		})
+	}
 }
 
 // With SameBits a sum whose terms lie at leaves is a node or two of each rank, which go to all in one call.

@@ -35,10 +35,19 @@ func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
 	return out
 }
 
-// wideSum returns the sum in the type in which it is computed, in which nodes of it are added up. It
-// is not recorded.
+// wideSum returns the sum in the type in which it is computed, in which nodes of it are added up. Of several dimensions the last is
+// summed first: where it is divided, ranks have nodes of these sums, and a result has fewer elements than x. It is not recorded.
 func (x *Tensor) wideSum(dims []int, keepdim bool) *Tensor {
-	return x.Detach().widen().reduce(kernel.OpSum, dims, keepdim)
+	sum, mask := x.Detach().widen(), x.dims("Sum", dims)
+	if mask == 0 {
+		return sum.reduce(kernel.OpSum, dims, keepdim)
+	}
+	for d := x.NDim() - 1; d >= 0; d-- {
+		if mask>>d&1 != 0 {
+			sum = sum.reduce(kernel.OpSum, []int{d}, keepdim)
+		}
+	}
+	return sum
 }
 
 // Mean returns the mean of the elements of dims: their sum over their number
@@ -198,8 +207,8 @@ func (r *rule) reduction(x *tensor.Tensor, dims []int, f func(x *tensor.Tensor, 
 	mine := r.nodes[s.mesh.Coord()[r.along]]
 	parts := make([]*tensor.Tensor, len(mine))
 	for i, leaves := range mine {
-		n := x.Dim(0) / ints.Sum(mine) * leaves // the outermost index that is summed over
-		parts[i] = f(tensor.Narrow(x, 0, at, n), dims).Reshape(1, ints.Product(s.local))
+		n := x.Dim(dims[0]) / ints.Sum(mine) * leaves // of the outermost index that is summed over
+		parts[i] = f(tensor.Narrow(x, dims[0], at, n), dims).Reshape(1, ints.Product(s.local))
 		at += n
 	}
 	nodes := tensor.Cat(0, parts...)

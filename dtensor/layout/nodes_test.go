@@ -27,6 +27,7 @@ func TestNodesOfSums(t *testing.T) {
 		{func() (*Rule, error) { return gradient(4, 128) }, 2, []Placement{Shard(1), Shard(1)}, Replicate()},
 		{func() (*Rule, error) { return sum(8, 3) }, 4, []Placement{Shard(0)}, Partial(Nodes)},
 		{func() (*Rule, error) { return sum(12, 3) }, 3, []Placement{Shard(0)}, Replicate()},
+		{func() (*Rule, error) { return Reduction("sum", Sum, []int{5, 8}, []int{1}, false) }, 4, []Placement{Shard(1)}, Partial(Nodes)},
 		{func() (*Rule, error) { return sum(5, 8) }, 4, []Placement{Shard(1)}, Shard(0)},
 		{func() (*Rule, error) { return sum(5, 4) }, 4, []Placement{Shard(1)}, Replicate()},
 	} {

@@ -39,10 +39,7 @@ func Reduction(name string, op ReduceOp, shape, dims []int, keepDim bool) (*Rule
 			last++
 		}
 		if !slices.Contains(reduced[last:], true) { // one run of dimensions
-			r.terms, r.tail = ints.Product(shape[first:last]), len(shape)-last
-			if first == 0 {
-				r.spine = in[0]
-			}
+			r.terms, r.tail, r.spine = ints.Product(shape[first:last]), len(shape)-last, in[first]
 		}
 	}
 	for d, l := range in {
