@@ -265,6 +265,9 @@ func (n *node) keep(scope *tensor.Scope) {
 	if n.grad != nil {
 		keepTensors(scope, n.grad)
 	}
+	for _, p := range n.products {
+		keepTensors(scope, p.dy, p.w)
+	}
 	if n.leaf == nil {
 		return
 	}

@@ -209,7 +209,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 				if a.NDim() == 1 {
 					a.accumulate(multiply(gy.Unsqueeze(0), b, false, false).Squeeze(0))
 				} else {
-					a.accumulate(multiply(gy, b, false, false))
+					a.accumulateProduct(out.node, gy, b)
 				}
 			}
 			if b.takes() {

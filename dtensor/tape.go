@@ -37,6 +37,8 @@ type node struct {
 	number  int32        // of the nodes of its tape
 	reach   int32        // no node of a higher number is among those that it was computed from, but for itself
 	second  *second      // nil: nothing of it
+
+	products []pendingProduct // that have arrived and are not in grad yet, see join
 }
 
 // A leaf is what the node of a parameter has besides.
@@ -274,7 +276,9 @@ func (t *tape) backward(v, gy *Tensor) {
 // run hands on the gradients that have arrived at the nodes from first on.
 func (t *tape) run(first int) {
 	for i := len(t.nodes) - 1; i >= first; i-- {
-		if n := t.nodes[i]; n.grad != nil && n.back != nil {
+		n := t.nodes[i]
+		n.join()
+		if n.grad != nil && n.back != nil {
 			n.spec.mesh.eng.giveWay()
 			n.handOn()
 		}
