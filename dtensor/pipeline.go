@@ -154,7 +154,8 @@ func (p *Pipeline) arrange(stages []Stage) error {
 // position of the other mesh. With several stages a mesh, parts has to be a multiple of the
 // number of meshes. The keys of NextKey begin anew for each stage and part, so that dropout
 // does not depend on the schedule; in another number of stages or parts other elements are dropped. With same bits the gradients and
-// losses of 2, 4, 8, … parts are added in pairs, as Accumulate does it, and have its bits.
+// losses of 2, 4, 8, … parts are added in pairs, as Accumulate does it, and have its bits. Where stages have losses of their own, these
+// and the last stage's are added in float64 in the order of the stages, on any meshes, and rounded where a stage adds some of them itself.
 //
 // A stage cannot go on without the others: an error on any rank aborts the world, and every
 // rank gets it.
@@ -167,14 +168,14 @@ func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tenso
 	case len(p.stages) > len(p.meshes) && parts%len(p.meshes) != 0:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: %d parts are no multiple of %d meshes, as interleaved stages need; change one of them",
 			parts, len(p.meshes))
-	case p.meshes[0].eng.same && p.hasLosses():
-		return 0, nil, errors.New("dtensor: Pipeline: with same bits on it has no stages with ForwardWithLoss: the order in which their losses " +
-			"are added depends on the meshes; return one loss from the last stage, use Accumulate, or leave same bits off")
 	case len(params) == 0:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: no parameters")
 	}
 	r := &pipelining{Pipeline: p, eng: p.meshes[0].eng, params: params, parts: parts, flights: map[flightKey]*flight{},
 		inboxes: map[way]*inbox{}}
+	if r.eng.same && p.hasLosses() {
+		r.terms = make([]float64, parts*(len(p.stages)+1))
+	}
 	return r.run(ctx)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -20,7 +21,8 @@ type pipelining struct {
 	keys    uint64        // of NextKey when it began
 	flights map[flightKey]*flight
 	sum     running
-	own     *Tensor // the sum of the stages' own losses, float64; nil: there are none
+	own     *Tensor   // the sum of the stages' own losses, float64; nil: there are none
+	terms   []float64 // with same bits, where stages have losses: this mesh's for each part, stage by stage, then the last stage's result
 	inboxes map[way]*inbox
 	sent    []arrival
 }
@@ -78,6 +80,9 @@ func (r *pipelining) passes() (loss float64, grads []Grad, err error) {
 
 // total returns the sum of the losses of all stages, on every rank of the world.
 func (r *pipelining) total() (float64, error) {
+	if r.terms != nil {
+		return r.totalOfTerms()
+	}
 	word := []float64{0}
 	for _, sum := range []*Tensor{r.sum.value, r.own} {
 		if sum != nil {
@@ -95,6 +100,26 @@ func (r *pipelining) total() (float64, error) {
 	root := slices.IndexFunc(r.ranksOfWorld(), func(w int) bool { return w == last })
 	err := comm.Broadcast(r.eng.ctx, r.world, word, root)
 	return word[0], err
+}
+
+// totalOfTerms is total with same bits where stages have losses: one rank has each term, and the others 0.
+func (r *pipelining) totalOfTerms() (float64, error) {
+	if r.me >= 0 && r.meshes[r.me].all.Rank() != 0 {
+		clear(r.terms)
+	}
+	if err := comm.AllReduce(r.eng.ctx, r.world, r.terms, comm.Sum); err != nil {
+		return 0, err
+	}
+	var sum pairwise.Fold[float64]
+	add := func(a, b float64) float64 { return a + b }
+	for part := range r.parts {
+		n, loss := len(r.stages)+1, 0.0
+		for _, term := range r.terms[part*n:][:n] {
+			loss += term
+		}
+		sum.Push(loss, add)
+	}
+	return sum.Sum(add), nil
 }
 
 // end aborts the world after an error, waits for what is on its way, and puts away what the
@@ -202,6 +227,7 @@ func (r *pipelining) backward(a action) {
 	} else {
 		gy = filled(f.out.spec.replicated(), f.out.DType(), 1)
 		r.add(f)
+		r.term(a.part, len(r.stages), f.out)
 	}
 	for i, p := range r.params {
 		p.node = f.leaves[i]
@@ -213,7 +239,11 @@ func (r *pipelining) backward(a action) {
 	f.out.accumulate(gy)
 	if f.loss != nil {
 		f.loss.accumulate(filled(f.loss.spec.replicated(), f.loss.DType(), 1))
-		r.addOwn(f)
+		if r.terms != nil {
+			r.term(a.part, a.stage, f.loss)
+		} else {
+			r.addOwn(f)
+		}
 	}
 	f.tape.run(0)
 	e.detecting = nil
@@ -261,6 +291,13 @@ func (r *pipelining) add(f *flight) {
 	}
 	r.sum.value = value
 	keepTensors(f.scope, value)
+}
+
+// term notes a loss of a part, if terms are noted.
+func (r *pipelining) term(part, stage int, loss *Tensor) {
+	if r.terms != nil {
+		r.terms[part*(len(r.stages)+1)+stage] = loss.Item()
+	}
 }
 
 // addOwn adds the stage's own loss of a part.
