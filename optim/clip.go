@@ -71,7 +71,7 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 			return
 		}
 		if math.IsNaN(norm) || math.IsInf(norm, 0) {
-			i := firstNotFinite(meshes, pieces)
+			i := firstNotFinite(meshes, pieces, sums)
 			fault.Throw(fmt.Errorf("optim: ClipGradNorm: %w: it is %v, and gradient %d, of parameter %v, is the first that makes it so; "+
 				"leave out the step, or find the operator with %s=1",
 				ErrNotFinite, norm, i, params[i], dtensor.AnomalyVar))
@@ -192,8 +192,15 @@ func wantOneParent(meshes []*dtensor.Mesh) *comm.Comm {
 }
 
 // firstNotFinite returns the first parameter whose squares do not add up to a finite
-// number on some rank. Every rank has found the norm not finite, so there is one.
-func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece) int {
+// number on some rank. Every rank has found the norm not finite, so there is one. sums are
+// those of all parameters, with same bits; else nil.
+func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece, sums []float64) int {
+	total := 0.0
+	for i, sum := range sums {
+		if total += sum; math.IsNaN(total) || math.IsInf(total, 0) {
+			return i
+		}
+	}
 	first, sharded := math.Inf(1), false
 	for _, p := range pieces {
 		sharded = sharded || p.shards != 0

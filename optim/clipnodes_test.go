@@ -2,6 +2,7 @@ package optim_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -112,6 +113,28 @@ func TestNormMovesNumbers(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// With SameBits a sum of squares that float32 cannot hold is found where the norm is: its 16 rows are added up, and no others.
+func TestNormFindsWhatIsTooLarge(t *testing.T) {
+	meshtest.On(t, []int{2, 1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		m.SetSameBits(true)
+		values := make([]float64, 256*5000)
+		for r := range 16 {
+			values[r*5000] = 6e18
+		}
+		var params []*dtensor.Tensor
+		var grads []dtensor.Grad
+		for _, v := range [][]float64{{1}, values} {
+			p := spread(m, tensor.Float32, v, []int{(len(v) + 4999) / 5000, min(len(v), 5000)}, colWise, replicate)
+			params, grads = append(params, p), append(grads, dtensor.Dense(p))
+		}
+		_, err := optim.ClipGradNorm(ctx, params, grads, 1)
+		if !errors.Is(err, optim.ErrNotFinite) || !strings.Contains(err.Error(), "gradient 1,") {
+			return fmt.Errorf("the error is %v", err)
+		}
+		return nil
+	})
 }
 
 // With SameBits the norm does not depend on which stages have which parameters.
