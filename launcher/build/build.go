@@ -56,8 +56,9 @@ func (b *Builder) build(a *options.App) (string, error) {
 		return "", fmt.Errorf("%s is Go source, and the go command, to build it, is not in PATH; install Go or name an executable", a.Program)
 	}
 	argv := GoCommand(a, "run", "-exec", "echo")
-	// go run runs a binary that it had to link from a folder that it then removes. The second time the binary is in the cache.
-	for range 2 {
+	// go run runs a binary that it had to link from a folder that it then removes. The second time the binary is in the cache,
+	// unless a source was saved meanwhile.
+	for range 3 {
 		path, err := b.run(goPath, argv)
 		if err != nil {
 			return "", err
@@ -66,8 +67,8 @@ func (b *Builder) build(a *options.App) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: the go command keeps no executables in its cache; install Go 1.24 or later, "+
-		"or build it and name the executable", a.Program)
+	return "", fmt.Errorf("%s: the go command has no executable of it in its cache: its source changes, or Go is older than 1.24; "+
+		"install that, or build it and name the executable", a.Program)
 }
 
 // run runs one command and returns the line that it prints.
