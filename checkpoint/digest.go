@@ -118,11 +118,18 @@ func digests(ctx context.Context, world *comm.Comm, state *State, copies int) ([
 	if err := comm.AllReduce(ctx, world, sums, comm.Sum); err != nil {
 		return nil, err
 	}
+	if differs, where := takeSums(list, sorted.tensors, sums); differs != nil {
+		return list, differs.locate(ctx, world, where)
+	}
+	return list, nil
+}
+
+// takeSums sets the ranges of the digests of tensors to the sums over all ranks. differs is the first tensor whose copies
+// are not equal, nil if there is none, and where the first of its ranges that are not.
+func takeSums(list []Digest, tensors []namedTensor, sums []uint64) (differs *namedTensor, where window) {
 	at := 0
-	var differs *namedTensor // the first one whose copies do, and where
-	var where window
 	for i := range list {
-		t, d := &sorted.tensors[i], &list[i]
+		t, d := &tensors[i], &list[i]
 		at += copy(d.Ranges, sums[at:])
 		if t.copies() == 1 {
 			continue
@@ -136,10 +143,7 @@ func digests(ctx context.Context, world *comm.Comm, state *State, copies int) ([
 			}
 		}
 	}
-	if differs != nil {
-		return list, differs.locate(ctx, world, where)
-	}
-	return list, nil
+	return differs, where
 }
 
 // A ReplicaError says that ranks hold different elements of a tensor that is replicated.

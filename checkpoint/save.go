@@ -151,13 +151,10 @@ func (p *plan) data() iter.Seq2[safetensors.Tensor, *tensor.Tensor] {
 	return func(yield func(safetensors.Tensor, *tensor.Tensor) bool) {
 		for _, entry := range p.header.Tensors {
 			piece := p.pieces[entry.Name]
-			for _, part := range p.tensors[piece.tensor].parts() {
-				if slices.Equal(part.box.offset, piece.box.offset) {
-					if !yield(entry, part.data) {
-						return
-					}
-					break
-				}
+			parts := p.tensors[piece.tensor].parts()
+			at := slices.IndexFunc(parts, func(part localPart) bool { return slices.Equal(part.box.offset, piece.box.offset) })
+			if at >= 0 && !yield(entry, parts[at].data) {
+				return
 			}
 		}
 	}
@@ -246,30 +243,7 @@ func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	if err != nil {
 		return p, missing(err)
 	}
-	begin := snap.plan.header.Encode()
-	whole := crc32.Checksum(begin, castagnoli())
-	if err = writeAll(f, begin); err == nil {
-		rest := snap.data
-		for _, t := range snap.plan.header.Tensors {
-			piece := snap.plan.pieces[t.Name]
-			from, sums := &snap.state.tensors[piece.tensor], ""
-			if rows, ok := from.stored(); ok {
-				if sums, err = writeStored(f, rows, piece.box.size[0], from.rowBytes(), s.o.blockBytes, &whole); err != nil {
-					err = fmt.Errorf("tensor %q: %w", from.name, err)
-					break
-				}
-			} else {
-				b := rest[:t.Bytes]
-				rest = rest[t.Bytes:]
-				if err = writeAll(f, b); err != nil {
-					break
-				}
-				whole, sums = crc32.Update(whole, castagnoli(), b), blockSums(b, s.o.blockBytes)
-			}
-			p.Chunks = append(p.Chunks, partChunk{from.name, chunkEntry{At: snap.plan.header.DataStart + t.Offset,
-				Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: sums}})
-		}
-	}
+	whole, err := snap.writeTo(f, &p, s.o.blockBytes)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -278,6 +252,36 @@ func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	}
 	p.File = &fileEntry{name, snap.plan.header.FileBytes, fmt.Sprintf("%08x", whole)}
 	return p, err
+}
+
+// writeTo writes the header and the tensors, and adds these to p. whole is the checksum of what it wrote.
+func (snap *snapshot) writeTo(w io.Writer, p *part, blockBytes int) (whole uint32, err error) {
+	header := snap.plan.header
+	begin := header.Encode()
+	whole = crc32.Checksum(begin, castagnoli())
+	if err := writeAll(w, begin); err != nil {
+		return whole, err
+	}
+	rest := snap.data
+	for _, t := range header.Tensors {
+		piece := snap.plan.pieces[t.Name]
+		from, sums := &snap.state.tensors[piece.tensor], ""
+		if rows, ok := from.stored(); ok {
+			if sums, err = writeStored(w, rows, piece.box.size[0], from.rowBytes(), blockBytes, &whole); err != nil {
+				return whole, fmt.Errorf("tensor %q: %w", from.name, err)
+			}
+		} else {
+			b := rest[:t.Bytes]
+			rest = rest[t.Bytes:]
+			if err := writeAll(w, b); err != nil {
+				return whole, err
+			}
+			whole, sums = crc32.Update(whole, castagnoli(), b), blockSums(b, blockBytes)
+		}
+		p.Chunks = append(p.Chunks, partChunk{from.name, chunkEntry{At: header.DataStart + t.Offset,
+			Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: sums}})
+	}
+	return whole, nil
 }
 
 // writeAll writes b in pieces, so that no call to the system lasts long.

@@ -78,56 +78,16 @@ func parseForecast(args []string, env func(string) (string, bool), warn io.Write
 		c.memory, err = parseSize(text)
 		return err
 	})
-	f.Func("ranks", "", func(text string) error {
-		if text == "all" {
-			c.all = true
-			return nil
-		}
-		for _, part := range strings.Split(text, ",") {
-			rank, err := strconv.Atoi(part)
-			if err != nil {
-				return fmt.Errorf("%q is no rank; give numbers with commas, or all", part)
-			}
-			c.extra = append(c.extra, rank)
-		}
-		return nil
-	})
-	f.Func("value", "", func(text string) error {
-		line, number, ok := strings.Cut(text, "=")
-		v, err := strconv.ParseFloat(number, 64)
-		if !ok || err != nil {
-			return fmt.Errorf("%q: give a line and a number, as main.go:31=0.5", text)
-		}
-		c.request.Values[line] = v
-		return nil
-	})
+	f.Func("ranks", "", c.addRanks)
+	f.Func("value", "", c.addValue)
 	switch err := f.Parse(args); {
 	case err == flag.ErrHelp:
 		return nil, true, nil
 	case err != nil:
 		return nil, false, fmt.Errorf("plan: %w; gorun plan -h says how", err)
-	case c.request.Size == 0:
-		return nil, false, fmt.Errorf("plan: give the number of ranks: -np 1 to -np %d", job.MaxSize)
-	case c.request.Size < 1 || c.request.Size > job.MaxSize:
-		return nil, false, fmt.Errorf("plan: -np %d: give 1 to %d ranks", c.request.Size, job.MaxSize)
-	case c.request.Steps < 1:
-		return nil, false, fmt.Errorf("plan: --steps %d: give at least 1", c.request.Steps)
-	case c.all && c.request.Size > mostAtOnce:
-		return nil, false, fmt.Errorf("plan: --ranks all: at most %d run at once; name some", mostAtOnce)
 	}
-	if _, err := c.net.parse(c.request.Size); err != nil {
-		return nil, false, fmt.Errorf("plan: --net: %w", err)
-	}
-	switch {
-	case c.machine == noMachine && (c.trace != "" || c.net != ""):
-		return nil, false, errors.New("plan: --machine none predicts no time; leave --net and --trace out")
-	case c.sweep != nil && c.trace != "":
-		return nil, false, errors.New("plan: --trace is of one step, and --sweep plans several; give one of them")
-	}
-	for _, rank := range c.extra {
-		if rank < 0 || rank >= c.request.Size {
-			return nil, false, fmt.Errorf("plan: --ranks %d: the ranks are 0 to %d", rank, c.request.Size-1)
-		}
+	if err := c.check(); err != nil {
+		return nil, false, fmt.Errorf("plan: %w", err)
 	}
 	start := []string{"-np", "1"}
 	if *sameBits {
@@ -138,6 +98,63 @@ func parseForecast(args []string, env func(string) (string, bool), warn io.Write
 		err = fmt.Errorf("plan: %d programs; give one", len(c.program.Apps))
 	}
 	return c, false, err
+}
+
+// addRanks reads a value of --ranks.
+func (c *forecastCommand) addRanks(text string) error {
+	if text == "all" {
+		c.all = true
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		rank, err := strconv.Atoi(part)
+		if err != nil {
+			return fmt.Errorf("%q is no rank; give numbers with commas, or all", part)
+		}
+		c.extra = append(c.extra, rank)
+	}
+	return nil
+}
+
+// addValue reads a value of --value.
+func (c *forecastCommand) addValue(text string) error {
+	line, number, ok := strings.Cut(text, "=")
+	v, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil {
+		return fmt.Errorf("%q: give a line and a number, as main.go:31=0.5", text)
+	}
+	c.request.Values[line] = v
+	return nil
+}
+
+// check checks what the flags say together.
+func (c *forecastCommand) check() error {
+	size := c.request.Size
+	switch {
+	case size == 0:
+		return fmt.Errorf("give the number of ranks: -np 1 to -np %d", job.MaxSize)
+	case size < 1 || size > job.MaxSize:
+		return fmt.Errorf("-np %d: give 1 to %d ranks", size, job.MaxSize)
+	case c.request.Steps < 1:
+		return fmt.Errorf("--steps %d: give at least 1", c.request.Steps)
+	case c.all && size > mostAtOnce:
+		return fmt.Errorf("--ranks all: at most %d run at once; name some", mostAtOnce)
+	}
+	if _, err := c.net.parse(size); err != nil {
+		return fmt.Errorf("--net: %w", err)
+	}
+	switch {
+	case c.machine == noMachine && (c.trace != "" || c.net != ""):
+		return errors.New("--machine none predicts no time; leave --net and --trace out")
+	case c.sweep != nil && c.trace != "":
+		return errors.New("--trace is of one step, and --sweep plans several; give one of them")
+	}
+	for _, rank := range c.extra {
+		if rank < 0 || rank >= size {
+			return fmt.Errorf("--ranks %d: the ranks are 0 to %d", rank, size-1)
+		}
+	}
+	return nil
 }
 
 const (
@@ -190,22 +207,36 @@ func sizeOf(bytes int) string {
 
 // writeForecast prints a report for a person. memory is the limit of a rank, 0: none.
 func writeForecast(w io.Writer, r *forecast.Report, memory int) {
-	fmt.Fprintf(w, "%s", phrase.Count(r.Size, "rank"))
-	for i, m := range r.Meshes {
-		if m.Whole && (i == 0 || len(m.Names) > 1) {
-			fmt.Fprint(w, ", mesh (")
-			for k, name := range m.Names {
-				if k > 0 {
-					fmt.Fprint(w, ",")
-				}
-				fmt.Fprintf(w, "%s=%d", name, m.Sizes[k])
-			}
-			fmt.Fprint(w, ")")
-			break
-		}
-	}
-	fmt.Fprint(w, "\n\n")
+	fmt.Fprintf(w, "%s%s\n\n", phrase.Count(r.Size, "rank"), meshOf(r))
 	writeMemory(w, r)
+	writeCalls(w, r)
+	work := slices.MaxFunc(r.Ranks, func(a, b *forecast.Rank) int { return cmp.Compare(a.FLOPs, b.FLOPs) })
+	fmt.Fprintf(w, "\na step computes %.3g FLOP and moves %s in the memory of rank %d\n", float64(work.FLOPs), sizeOf(work.Bytes), work.Rank)
+	writeTime(w, r)
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, note)
+	}
+	if memory > 0 {
+		_, text := fits(r, memory)
+		fmt.Fprintln(w, text)
+	}
+}
+
+// meshOf says which mesh of all ranks the program makes: the first, or one of several axes that it makes later.
+func meshOf(r *forecast.Report) string {
+	i := slices.IndexFunc(r.Meshes, func(m *forecast.Mesh) bool { return m.Whole && (m == r.Meshes[0] || len(m.Names) > 1) })
+	if i < 0 {
+		return ""
+	}
+	axes := make([]string, len(r.Meshes[i].Names))
+	for k, name := range r.Meshes[i].Names {
+		axes[k] = fmt.Sprintf("%s=%d", name, r.Meshes[i].Sizes[k])
+	}
+	return ", mesh (" + strings.Join(axes, ",") + ")"
+}
+
+// writeCalls prints the collectives of the rank that moves the most bytes, by line and by group.
+func writeCalls(w io.Writer, r *forecast.Report) {
 	most := slices.MaxFunc(r.Ranks, func(a, b *forecast.Rank) int { return cmp.Compare(callBytes(a), callBytes(b)) })
 	fmt.Fprintf(w, "\ncollectives of a step, of rank %d\n", most.Rank)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -221,16 +252,6 @@ func writeForecast(w io.Writer, r *forecast.Report, memory int) {
 		fmt.Fprintf(t, "  %s (%d)\t%s\t%s\n", c.Group, c.Size, phrase.Count(c.Count, "call"), sizeOf(c.Bytes))
 	}
 	t.Flush()
-	work := slices.MaxFunc(r.Ranks, func(a, b *forecast.Rank) int { return cmp.Compare(a.FLOPs, b.FLOPs) })
-	fmt.Fprintf(w, "\na step computes %.3g FLOP and moves %s in the memory of rank %d\n", float64(work.FLOPs), sizeOf(work.Bytes), work.Rank)
-	writeTime(w, r)
-	for _, note := range r.Notes {
-		fmt.Fprintln(w, note)
-	}
-	if memory > 0 {
-		_, text := fits(r, memory)
-		fmt.Fprintln(w, text)
-	}
 }
 
 // writeMemory prints the memory of ranks, those that are alike in one line, the largest first.

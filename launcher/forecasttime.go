@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -23,6 +24,14 @@ func writeTime(w io.Writer, r *forecast.Report) {
 	ranks := phrase.Count(min(r.Net[0].Ranks, r.Size), "rank")
 	fmt.Fprintf(w, "\na step takes %s, predicted; %s on a host of %s%s\n", phrase.Seconds(p.Seconds), ranks,
 		phrase.Count(r.Machine.Cores, "core"), levels(r.Net))
+	writeRankTimes(w, p)
+	writePath(w, p)
+	writeKernels(w, r)
+	fmt.Fprintln(w, leftOut)
+}
+
+// writeRankTimes prints what ranks do in a step, those that are alike in one line.
+func writeRankTimes(w io.Writer, p *forecast.Prediction) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  ranks\tfor instance\tcomputes\tcommunicates\twaits")
 	type times struct{ compute, communication, waits string }
@@ -43,8 +52,12 @@ func writeTime(w io.Writer, r *forecast.Report) {
 		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\n", count[key], first[key], key.compute, key.communication, key.waits)
 	}
 	t.Flush()
+}
+
+// writePath prints the critical path of a step.
+func writePath(w io.Writer, p *forecast.Prediction) {
 	fmt.Fprintf(w, "critical path, to the end of rank %d\n", p.Last)
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rest := 0.0
 	for i, s := range p.Path {
 		if i >= mostShares {
@@ -57,14 +70,13 @@ func writeTime(w io.Writer, r *forecast.Report) {
 		fmt.Fprintf(t, "  %s\t%.0f %%\tother calls\n", phrase.Seconds(rest), 100*rest/p.Seconds)
 	}
 	t.Flush()
-	last := r.Ranks[0]
-	for _, k := range r.Ranks {
-		if k.Rank == p.Last {
-			last = k
-		}
-	}
+}
+
+// writeKernels prints the kernels of the rank at whose end the critical path ends, or of the first one.
+func writeKernels(w io.Writer, r *forecast.Report) {
+	last := r.Ranks[max(0, slices.IndexFunc(r.Ranks, func(k *forecast.Rank) bool { return k.Rank == r.Time.Last }))]
 	fmt.Fprintf(w, "kernels of rank %d\n", last.Rank)
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, k := range last.Kernels {
 		if i == mostShares {
 			break
@@ -72,7 +84,6 @@ func writeTime(w io.Writer, r *forecast.Report) {
 		fmt.Fprintf(t, "  %s\t%s\t%s\n", phrase.Seconds(k.Seconds), phrase.Count(k.Count, "call"), k.Name)
 	}
 	t.Flush()
-	fmt.Fprintln(w, leftOut)
 }
 
 // leftOut is what no predicted time has.

@@ -52,21 +52,17 @@ func (l *LBFGS) search(f Closure, t float64, start point, slope float64) (found 
 			break
 		}
 		// A point too near to an end of the interval is accepted once, and moved inside the second time.
-		t := between(low, high, from, to)
-		if edge := 0.1 * (to - from); min(to-t, t-from) < edge {
-			if stuck || t >= to || t <= from {
-				if math.Abs(t-to) < math.Abs(t-from) {
-					t = to - edge
-				} else {
-					t = from + edge
-				}
-				stuck = false
+		t, edge := between(low, high, from, to), 0.1*(to-from)
+		near := min(to-t, t-from) < edge
+		if near && (stuck || t >= to || t <= from) {
+			if math.Abs(t-to) < math.Abs(t-from) {
+				t = to - edge
 			} else {
-				stuck = true
+				t = from + edge
 			}
-		} else {
-			stuck = false
+			near = false
 		}
+		stuck = near
 		now := evaluate(t)
 		tries++
 		if tooHigh(now) || now.loss >= low.loss {

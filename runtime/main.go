@@ -194,10 +194,14 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 		r.finish()
 		return 0
 	}
-
 	if err == nil {
 		err = ends.end()
 	}
+	return r.leave(ctx, stop, err)
+}
+
+// leave ends the rank's part of the job, whose program has returned err, and returns the exit status.
+func (r *rank) leave(ctx context.Context, stop *stop, err error) (status int) {
 	if lost := r.trace.end(r, err); err == nil {
 		err = lost
 	}

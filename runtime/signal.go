@@ -69,31 +69,34 @@ func watch(r *rank, cancel context.CancelCauseFunc) *stop {
 	if r.token != "" {
 		signal.Notify(signals, job.StopSignal)
 	}
-	go func() {
-		for sig := range signals {
-			if s.leaving.Load() {
-				return
-			}
-			if r.segment == nil && r.mpi == nil {
-				signal.Stop(signals)
-			}
-			number := sig.(syscall.Signal)
-			if number == job.StopSignal {
-				number = syscall.SIGTERM
-			}
-			r.asked(number)
-			s.learn(number)
-			if r.jobFailed() {
-				time.Sleep(leaveTime)
-				os.Exit(128 + int(number))
-			}
-			_ = r.trace.save() // whoever sent the signal may not wait for f
-			if r.mpi != nil && r.token == "" {
-				time.AfterFunc(stopTime, func() { s.overdue(r, number) })
-			}
-		}
-	}()
+	go s.take(r, signals)
 	return s
+}
+
+// take does what each signal asks of the rank.
+func (s *stop) take(r *rank, signals chan os.Signal) {
+	for sig := range signals {
+		if s.leaving.Load() {
+			return
+		}
+		if r.segment == nil && r.mpi == nil {
+			signal.Stop(signals)
+		}
+		number := sig.(syscall.Signal)
+		if number == job.StopSignal {
+			number = syscall.SIGTERM
+		}
+		r.asked(number)
+		s.learn(number)
+		if r.jobFailed() {
+			time.Sleep(leaveTime)
+			os.Exit(128 + int(number))
+		}
+		_ = r.trace.save() // whoever sent the signal may not wait for f
+		if r.mpi != nil && r.token == "" {
+			time.AfterFunc(stopTime, func() { s.overdue(r, number) })
+		}
+	}
 }
 
 // asked tells the launcher that a signal has asked this rank to end, for it may have

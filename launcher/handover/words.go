@@ -28,7 +28,7 @@ const hostLimit = 15 * time.Second
 // unreachedLimit is how long a launcher may take to end after ssh has not reached a host.
 const unreachedLimit = 3 * time.Second
 
-// placedLimit is how long a launcher may go on after some ranks have been placed on their hosts until all are.
+// placedLimit is how long a launcher that has placed some ranks on their hosts may take for the others.
 const placedLimit = 2 * time.Minute
 
 // lingerLimit is how long a launcher may go on after all ranks have ended well until gorun says why.

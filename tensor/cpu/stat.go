@@ -160,36 +160,43 @@ func topRow[T number](heap []int64, row []T, k int) []int64 {
 	for i := range int64(len(row)) {
 		if len(heap) < k {
 			heap = append(heap, i)
-			for c := len(heap) - 1; c > 0; { // up
-				p := (c - 1) / 2
-				if !ahead(row, heap[p], heap[c]) {
-					break
-				}
-				heap[p], heap[c] = heap[c], heap[p]
-				c = p
-			}
-			continue
-		}
-		if row[i] <= row[heap[0]] || !ahead(row, i, heap[0]) {
-			continue
-		}
-		heap[0] = i
-		for p := 0; ; { // down
-			c := 2*p + 1
-			if c >= k {
-				break
-			}
-			if c+1 < k && ahead(row, heap[c], heap[c+1]) {
-				c++
-			}
-			if !ahead(row, heap[p], heap[c]) {
-				break
-			}
-			heap[p], heap[c] = heap[c], heap[p]
-			p = c
+			raise(heap, row)
+		} else if !(row[i] <= row[heap[0]]) && ahead(row, i, heap[0]) { // most are no larger; NaN is never
+			heap[0] = i
+			sink(heap, row)
 		}
 	}
 	return heap
+}
+
+// raise moves the last position of a heap up to its place.
+func raise[T number](heap []int64, row []T) {
+	for child := len(heap) - 1; child > 0; {
+		parent := (child - 1) / 2
+		if !ahead(row, heap[parent], heap[child]) {
+			return
+		}
+		heap[parent], heap[child] = heap[child], heap[parent]
+		child = parent
+	}
+}
+
+// sink moves the position at the root of a heap down to its place.
+func sink[T number](heap []int64, row []T) {
+	for parent := 0; ; {
+		child := 2*parent + 1
+		if child >= len(heap) {
+			return
+		}
+		if child+1 < len(heap) && ahead(row, heap[child], heap[child+1]) {
+			child++
+		}
+		if !ahead(row, heap[parent], heap[child]) {
+			return
+		}
+		heap[parent], heap[child] = heap[child], heap[parent]
+		parent = child
+	}
 }
 
 // Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with reverse.
