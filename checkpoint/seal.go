@@ -221,7 +221,7 @@ func times61(a, b uint64) uint64 {
 	return mod61(lo&prime61 + (hi<<3 | lo>>61))
 }
 
-// inverse is the number that times a is 1, by Fermat's theorem; 0 for 0.
+// inverse returns the number b with a·b = 1 modulo prime61, by Fermat's theorem; 0 for 0.
 func inverse(a uint64) uint64 {
 	power := uint64(1)
 	for e := uint64(prime61 - 2); e > 0; e >>= 1 {

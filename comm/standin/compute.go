@@ -102,7 +102,7 @@ func (r *Rank) move(posts []post) {
 	}
 }
 
-// copy copies the first n bytes of a part of this rank's, where they are elements.
+// copy copies the first n bytes of a part of this rank's, but for those that are not there.
 func (o *own) copy(dst, src comm.Part, n int) {
 	for i := 0; i < n; {
 		from, run := src.Run(i, n-i)
@@ -114,7 +114,7 @@ func (o *own) copy(dst, src comm.Part, n int) {
 	}
 }
 
-// clear zeroes the first n bytes of a part of this rank's, where they are elements.
+// clear zeroes the first n bytes of a part of this rank's, but for those that are not there.
 func (o *own) clear(dst comm.Part, n int) {
 	for i := 0; i < n; {
 		at, run := dst.Run(i, n-i)
@@ -126,7 +126,7 @@ func (o *own) clear(dst comm.Part, n int) {
 	}
 }
 
-// errPlaces is about a Split whose places only the ranks know that do not run.
+// errPlaces is the error of a Split in which a rank that does not run may be in any group: it alone knows its colour.
 var errPlaces = errors.New("Split: the ranks that do not run may be in any group; divide the ranks by a dtensor.Mesh, or have all run: " +
 	"gorun plan --ranks all")
 

@@ -226,7 +226,7 @@ func (r *Rank) Numberless(p unsafe.Pointer) bool {
 	return none
 }
 
-// without reports whether the bytes from p on are no elements, of the first run that is alike.
+// without reports whether the first bytes from p on are addresses without elements, and for how many bytes, run, that holds.
 func (o *own) without(p unsafe.Pointer, bytes int) (run int, numberless bool) {
 	if o.numberless == nil {
 		return bytes, false

@@ -307,7 +307,7 @@ func (t *tables) count() uint64 {
 	return n
 }
 
-// table reads a table. It lies in the data, unless the processor would not find it there.
+// table reads a table: a part of the data itself, or a copy where this processor cannot read the data in place.
 func table[T uint64 | uint32 | int32 | float32](t *tables) (v []T) {
 	n := t.count()
 	width := uint64(unsafe.Sizeof(*new(T)))

@@ -134,7 +134,7 @@ func (d *depot) hand(c *net.UnixConn) error {
 }
 
 // peer returns the process at the other end, which has to be the same user's. The process waits
-// for its answer, so that its number is its own.
+// for an answer, so no other has got its process id.
 func peer(c *net.UnixConn) (*os.Process, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

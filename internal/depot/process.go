@@ -27,8 +27,8 @@ const hold = "hold"
 // ready is what a depot prints when it serves; else it prints an error.
 const ready = "ready\n"
 
-// The words on a tether: it, or the word before, is taken; the attempts before one whose number follows
-// are to end, and have ended.
+// The words on a tether. taken says that the tether, or the word before, has come. toEnd asks that the attempts before the
+// one whose number follows be ended; the depot answers with the same word when they have ended.
 const (
 	taken = 't'
 	toEnd = 'e'

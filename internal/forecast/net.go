@@ -76,7 +76,7 @@ func (n Net) Collective(kind string, bytes float64, size int, together []int) fl
 	return seconds
 }
 
-// smallest is up to how many bytes ranks of a host find in each other's slots: there is one rendezvous.
+// smallest is the largest number of bytes that ranks of a host put into the slots by which they meet: up to it they meet once.
 const smallest = 4096
 
 // copied is a call between ranks of a host.

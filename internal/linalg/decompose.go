@@ -324,8 +324,8 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// scaled multiplies the elements by the power of two that brings the largest one below 1, so that no square overflows, and
-// returns its exponent's negative; finite is false, and nothing changes, if there is one that is not.
+// scaled multiplies the elements by 2^-exp, which brings the largest one below 1, so that no square overflows. If an element
+// is not finite, it changes nothing and finite is false.
 func scaled(a []float64) (exp int, finite bool) {
 	most := 0.0
 	for _, v := range a {

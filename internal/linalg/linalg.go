@@ -57,8 +57,8 @@ func solveTriangular(a, x []float64, n, k int, upper, unit bool) {
 	}
 }
 
-// Solve makes x, [n, k], the y with a·y = x, and leaves in a, [n, n], its factors. A matrix that has no inverse gives what is
-// not finite.
+// Solve replaces x, [n, k], by the solution y of a·y = x, and a, [n, n], by its factors. If a has no inverse, y has elements
+// that are not finite.
 func Solve(a, x []float64, n, k int) {
 	rows, _ := factorize(a, n)
 	moved := make([]float64, 0, len(x))
@@ -71,7 +71,7 @@ func Solve(a, x []float64, n, k int) {
 }
 
 // Slogdet returns the sign of the determinant of a, [n, n], which is 0 if the determinant is, and the logarithm of its absolute
-// value. It leaves in a its factors.
+// value. It replaces a by its factors.
 func Slogdet(a []float64, n int) (sign, logabs float64) {
 	_, sign = factorize(a, n)
 	for j := range n {

@@ -28,8 +28,8 @@ func Print(ctx context.Context, world *comm.Comm) error {
 	return out.Encode(m)
 }
 
-// measure measures the machine with the ranks of world at once; of several hosts it is that of rank 0. It is collective; all ranks get
-// the same.
+// measure measures the machine with the ranks of world at once; of several hosts, the host of rank 0. It is collective, and
+// all ranks get the same result.
 func measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "all", Size: world.Size()})
 	if err != nil {
@@ -64,7 +64,8 @@ func measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	return &of, err
 }
 
-// cores returns how many cores the ranks of a host have together, each bound to some or all of them to the same.
+// cores returns how many cores the ranks of a host have together, whether each rank is bound to cores of its own or all
+// are bound to the same.
 func cores(ctx context.Context, host *comm.Comm) (n int, err error) {
 	own, err := affinity()
 	if err != nil {
@@ -79,10 +80,10 @@ func cores(ctx context.Context, host *comm.Comm) (n int, err error) {
 	return n, nil
 }
 
-// program measures what operators and their gradients take beside their kernels, about one each, of
-// which each took alone seconds on tensors of one element. Other kernels came before, as in a step, so that no near cache has
-// what an operator needs. All ranks compute, which come together after the operators and so take turns; a kernel alone
-// does not.
+// program measures how long an operator, or its gradient, takes beside its kernel. Each has about one kernel, which takes
+// alone seconds on a tensor of one element. Other kernels run before, as in a step, so that no near cache has what an operator
+// needs. All ranks compute and then meet, so those that share a core take turns: turns is by how much that makes a kernel
+// slower.
 func (s *Stopwatch) program(mesh *dtensor.Mesh, alone, turns float64) (float64, error) {
 	var x *dtensor.Tensor
 	if err := dtensor.Try(s.ctx, mesh, func() {

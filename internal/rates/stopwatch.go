@@ -30,7 +30,7 @@ func (s *Stopwatch) Runs() bool { return s.plan == nil || s.plan.Predicts() }
 // budget is how long one thing is measured, about.
 const budget = 25 * time.Millisecond
 
-// batch is how many calls are timed together at least, that take less.
+// batch is the shortest time that is measured: calls that take less are timed several at once.
 const batch = 100 * time.Microsecond
 
 // Seconds returns how long a call takes on the slowest rank, the shortest of several times: what else the

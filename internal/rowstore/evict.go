@@ -98,7 +98,7 @@ func (b *batch) list() {
 	}
 }
 
-// place returns the place of a row in the table, or if the batch does not have it the one that it would get.
+// place returns the place of a row in the table; of a row that the batch does not have, the place that it would get.
 func (b *batch) place(row int) int {
 	mask := len(b.table) - 1
 	at := int(uint64(row)*0x9e3779b97f4a7c15>>32) & mask

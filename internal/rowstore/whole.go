@@ -92,7 +92,7 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 	})
 }
 
-// writeWhole writes the records of rows to places, of which -1 is for where there is room: fresh times.
+// writeWhole writes the records of rows to places. A place of -1, of which there are fresh, stands for any that is free.
 func (s *Store) writeWhole(records []byte, rows, places []int, fresh int) error {
 	runs, err := s.log.give(fresh, false)
 	if err != nil {

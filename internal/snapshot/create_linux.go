@@ -22,8 +22,8 @@ func Create() (*os.File, error) {
 	return f, nil
 }
 
-// Drop gives back the memory of one slot of all ranks, that of the snapshot with this number: what
-// ranks of an attempt before have left there, who may have been more, or on other hosts.
+// Drop gives back the memory of the slot of every rank in which the snapshot with this number lies. Ranks of an earlier
+// attempt have left it there; they may have been more, or on other hosts.
 func Drop(f *os.File, sequence int) error {
 	const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	if err := unix.Fallocate(int(f.Fd()), mode, slotAt(sequence, 0), MaxRanks*SlotBytes); err != nil {

@@ -33,8 +33,8 @@ type Case struct {
 	Inputs map[string]*Array `json:"inputs"`
 	Args   Args              `json:"args"`
 
-	// GradOutput is the gradient of the output, nil where none is asked for;
-	// WantGrad are the inputs whose gradients are.
+	// GradOutput is the gradient of the output, nil where no gradient is computed;
+	// WantGrad are the inputs whose gradients are compared.
 	GradOutput *Array   `json:"grad_output"`
 	WantGrad   []string `json:"want_grad"`
 
