@@ -52,11 +52,7 @@ func ringByTag(ctx context.Context, c *comm.Comm) error {
 		for w := range places {
 			for step, count := range []int{0, 1, 8, 9, 1000, 1024, 1025, 20_000, 300_000} {
 				a := arena{c: c, where: w}
-				src, err := take[int32](&a, count)
-				if err != nil {
-					return err
-				}
-				dst, err := take[int32](&a, count)
+				src, dst, err := takeTwo[int32](&a, count)
 				if err != nil {
 					return err
 				}

@@ -47,6 +47,14 @@ func take[T comm.Elem](a *arena, n int) ([]T, error) {
 	return s, nil
 }
 
+// takeTwo is take twice.
+func takeTwo[T comm.Elem](a *arena, n int) (x, y []T, err error) {
+	if x, err = take[T](a, n); err == nil {
+		y, err = take[T](a, n)
+	}
+	return x, y, err
+}
+
 func (a *arena) free() {
 	for _, b := range a.taken {
 		a.c.Memory().Free(b.p, b.bytes)

@@ -50,11 +50,7 @@ func ring(ctx context.Context, c *comm.Comm) error {
 	for w := range places {
 		for _, count := range []int{0, 1, 8, 9, 2000, 150_000} {
 			a := arena{c: c, where: w}
-			src, err := take[int32](&a, count)
-			if err != nil {
-				return err
-			}
-			dst, err := take[int32](&a, count)
+			src, dst, err := takeTwo[int32](&a, count)
 			if err != nil {
 				return err
 			}

@@ -84,51 +84,51 @@ func (r *Rank) levelled(call *comm.Call) bool {
 //
 // so a link carries each value once in each direction, both at a time.
 func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
-	v, fold := r.levels, *call
+	levels, fold := r.levels, *call
 	if fold.Op == comm.Avg {
 		fold.Op = comm.Sum
 	}
 	unit, count := call.Unit()/call.DType().Size(), call.Src.Count
-	step := max(1, v.step/call.Unit()) * unit
+	step := max(1, levels.step/call.Unit()) * unit
 	steps := ints.DivUp(count, step)
-	host, mine := r.me/v.per, r.me%v.per
-	first, last := host == 0, host == v.hosts-1
+	host, mine := r.me/levels.per, r.me%levels.per
+	first, last := host == 0, host == levels.hosts-1
 	own := r.me - mine // the first rank of this host
 	share := func(b comm.Buffer, s, of int) comm.Buffer {
 		b = b.Slice(s*step, min((s+1)*step, count))
 		units := b.Count / unit
-		return b.Slice(units*of/v.per*unit, units*(of+1)/v.per*unit)
+		return b.Slice(units*of/levels.per*unit, units*(of+1)/levels.per*unit)
 	}
-	slots := r.slots(share(call.Src, 0, v.per-1), lag*(v.per+2)) // the last share is the longest
+	slots := r.slots(share(call.Src, 0, levels.per-1), lag*(levels.per+2)) // the last share is the longest
 	slot := func(i, s int) comm.Buffer { return slots(lag*i+s%lag).Slice(0, share(call.Src, s, mine).Count) }
-	before, folded := v.per, v.per+1
+	before, folded := levels.per, levels.per+1
 	there := func(s int) bool { return s >= 0 && s < steps }
-	for t := range steps + lag*(2*v.hosts-1) {
-		gets, result := t-lag*host, t-lag*(2*v.hosts-1-host)
-		m := r.mail.empty()
+	for t := range steps + lag*(2*levels.hosts-1) {
+		gets, result := t-lag*host, t-lag*(2*levels.hosts-1-host)
+		messages := r.mail.empty()
 		if there(gets) {
-			for q := range v.per {
-				m.swap(own+q, share(call.Src, gets, q), slot(q, gets))
+			for q := range levels.per {
+				messages.swap(own+q, share(call.Src, gets, q), slot(q, gets))
 			}
 			if !first {
-				m.recv(r.me-v.per, slot(before, gets))
+				messages.recv(r.me-levels.per, slot(before, gets))
 			}
 		}
 		if there(gets-lag) && !last {
-			m.send(r.me+v.per, slot(folded, gets-lag))
+			messages.send(r.me+levels.per, slot(folded, gets-lag))
 		}
 		if there(result+lag) && !last {
-			m.recv(r.me+v.per, share(call.Dst, result+lag, mine))
+			messages.recv(r.me+levels.per, share(call.Dst, result+lag, mine))
 		}
 		if there(result) {
 			if !first {
-				m.send(r.me-v.per, share(call.Dst, result, mine))
+				messages.send(r.me-levels.per, share(call.Dst, result, mine))
 			}
-			for q := range v.per {
-				m.swap(own+q, share(call.Dst, result, mine), share(call.Dst, result, q))
+			for q := range levels.per {
+				messages.swap(own+q, share(call.Dst, result, mine), share(call.Dst, result, q))
 			}
 		}
-		if err := r.carry(ctx, call, m); err != nil {
+		if err := r.carry(ctx, call, messages); err != nil {
 			return err
 		}
 		s := gets - 1 // has come
@@ -139,7 +139,7 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 		if !first {
 			r.srcs = append(r.srcs, slot(before, s).Ptr)
 		}
-		for q := range v.per {
+		for q := range levels.per {
 			from := slot(q, s)
 			if q == mine {
 				from = share(call.Src, s, mine)
@@ -162,10 +162,10 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 // gatherLevels is an AllGather by levels. At tick t a rank sends step t of its part to its peers and to the ranks of
 // its host, and step t-2 of its peers' parts to the latter.
 func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
-	v, count := r.levels, call.Src.Count
-	step := max(1, v.step/call.DType().Size())
+	levels, count := r.levels, call.Src.Count
+	step := max(1, levels.step/call.DType().Size())
 	steps := ints.DivUp(count, step)
-	mine := r.me % v.per
+	mine := r.me % levels.per
 	own := r.me - mine
 	part := func(rank, s int) comm.Buffer {
 		return call.Dst.Slice(rank*count+s*step, rank*count+min((s+1)*step, count))
@@ -174,23 +174,23 @@ func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
 		simd.Copy(to.Data(), call.Src.Data())
 	}
 	for t := range steps + lag {
-		m := r.mail.empty()
-		for h := range v.hosts {
-			peer, s := h*v.per+mine, t // whose part it is
+		messages := r.mail.empty()
+		for h := range levels.hosts {
+			peer, s := h*levels.per+mine, t // whose part it is
 			if peer != r.me {
 				if t < steps {
-					m.swap(peer, part(r.me, t), part(peer, t))
+					messages.swap(peer, part(r.me, t), part(peer, t))
 				}
 				s -= lag
 			}
 			if s < 0 || s >= steps {
 				continue
 			}
-			for q := range v.per {
-				m.swap(own+q, part(peer, s), part(h*v.per+q, s))
+			for q := range levels.per {
+				messages.swap(own+q, part(peer, s), part(h*levels.per+q, s))
 			}
 		}
-		if err := r.carry(ctx, call, m); err != nil {
+		if err := r.carry(ctx, call, messages); err != nil {
 			return err
 		}
 	}

@@ -113,13 +113,13 @@ func (r *Rank) waitFor(ctx context.Context, call *comm.Call, n int, arrived func
 		}
 	}()
 	first := 0
-	p := pause{patience: restless + time.Duration(call.Bytes())*perByte, yielded: r.job.yields}
+	rest := pause{patience: restless + time.Duration(call.Bytes())*perByte, yielded: r.job.yields}
 	if r.job.spins > 1 && call.Attended() {
-		p.patience = max(p.patience, steadfast)
+		rest.patience = max(rest.patience, steadfast)
 	}
 	defer func() {
 		r.unstick()
-		r.job.addWaited(call, p.total+p.waited)
+		r.job.addWaited(call, rest.total+rest.waited)
 	}()
 	calm := r.job.alarm.Load() - 1
 	for look := 0; ; look++ {
@@ -134,7 +134,7 @@ func (r *Rank) waitFor(ctx context.Context, call *comm.Call, n int, arrived func
 			return nil
 		}
 		if first > before {
-			p.total, p.waited, p.began = p.total+p.waited, 0, time.Time{} // the others are there
+			rest.total, rest.waited, rest.began = rest.total+rest.waited, 0, time.Time{} // the others are there
 		}
 		if e := r.dead(); e != nil {
 			return r.giveUp(call, e)
@@ -148,14 +148,14 @@ func (r *Rank) waitFor(ctx context.Context, call *comm.Call, n int, arrived func
 		if ctx.Done() != nil && comm.Cancelled(ctx) != nil {
 			return r.giveUp(call, r.tooLate(ctx, arrived != nil))
 		}
-		p.wait(call)
-		if p.waited >= unevenAfter {
+		rest.wait(call)
+		if rest.waited >= unevenAfter {
 			if err := r.uneven(call); err != nil {
 				return r.giveUp(call, err)
 			}
 		}
-		if p.waited >= recordAfter {
-			r.probe(call, arrived != nil, p.waited)
+		if rest.waited >= recordAfter {
+			r.probe(call, arrived != nil, rest.waited)
 		}
 	}
 }

@@ -41,12 +41,7 @@ func Concatenation(name string, dim int, shapes ...[]int) (*Rule, error) {
 	out[dim] = total
 	r.out, r.outShape = [][]letter{slices.Clone(r.in[0])}, [][]int{out}
 	for op := range reduceOps {
-		row := r.replicated()
-		for i := range row.In {
-			row.In[i] = Partial(op)
-		}
-		row.Out[0] = Partial(op)
-		r.partials = append(r.partials, row)
+		r.allPartial(op)
 	}
 	return r, nil
 }

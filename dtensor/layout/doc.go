@@ -1,6 +1,6 @@
 // Package layout says how a tensor lies on a mesh of ranks, and plans how to
 // change that. It is pure: it sends nothing, reads no clock, knows no rank of its own, and
-// imports nothing of this module, so it can be tested by the million.
+// imports of this module arithmetic alone, so it can be tested by the million.
 //
 // The primary type is Layout: a global shape and one Placement for each axis of
 // a mesh. Placements are R (Replicate: each rank along the axis holds the whole),

@@ -97,14 +97,6 @@ func (law Law) inputs() int {
 // obey adds the rows that a law allows.
 func (r *Rule) obey(law Law) {
 	n := len(r.in)
-	all := func(op ReduceOp) {
-		row := r.replicated()
-		for i := range row.In {
-			row.In[i] = Partial(op)
-		}
-		row.Out[0] = Partial(op)
-		r.partials = append(r.partials, row)
-	}
 	one := func(i int, op, out ReduceOp) {
 		row := r.replicated()
 		row.In[i], row.Out[0] = Partial(op), Partial(out)
@@ -112,8 +104,8 @@ func (r *Rule) obey(law Law) {
 	}
 	switch law {
 	case Adds, Subtracts, AddsWrapping:
-		all(Sum)
-		all(Avg)
+		r.allPartial(Sum)
+		r.allPartial(Avg)
 		if law == AddsWrapping {
 			return
 		}
@@ -131,7 +123,7 @@ func (r *Rule) obey(law Law) {
 			one(i, Sum, Sum)
 			one(i, Avg, Avg)
 		}
-		all(Prod)
+		r.allPartial(Prod)
 		// Multiplying by one number keeps a mask.
 		r.mask = n == 2 && ints.Product(r.inShape[1]) == 1 && ints.Product(r.inShape[0]) == ints.Product(r.outShape[0])
 	case Weighs:
@@ -141,9 +133,9 @@ func (r *Rule) obey(law Law) {
 		r.mask = ints.Product(r.inShape[1]) == 1 && ints.Product(r.inShape[0]) == ints.Product(r.outShape[0])
 	case Maximizes, Minimizes:
 		if law == Maximizes {
-			all(Max)
+			r.allPartial(Max)
 		} else {
-			all(Min)
+			r.allPartial(Min)
 		}
 		if n > 1 {
 			for i := range n {
@@ -152,20 +144,30 @@ func (r *Rule) obey(law Law) {
 			}
 		}
 	case Scales:
-		all(Sum)
-		all(Avg)
+		r.allPartial(Sum)
+		r.allPartial(Avg)
 		r.mask = true
 	case Negates:
-		all(Sum)
-		all(Avg)
+		r.allPartial(Sum)
+		r.allPartial(Avg)
 		one(0, Min, Max)
 		one(0, Max, Min)
 		r.mask = true
 	case MonotoneAbove:
-		all(Min)
+		r.allPartial(Min)
 	case Monotone, Casts:
-		all(Min)
-		all(Max)
+		r.allPartial(Min)
+		r.allPartial(Max)
 		r.mask = law == Casts
 	}
+}
+
+// allPartial adds the row in which all inputs and the result are Partial(op).
+func (r *Rule) allPartial(op ReduceOp) {
+	row := r.replicated()
+	for i := range row.In {
+		row.In[i] = Partial(op)
+	}
+	row.Out[0] = Partial(op)
+	r.partials = append(r.partials, row)
 }

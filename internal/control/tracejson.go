@@ -109,18 +109,18 @@ func (t *traceWriter) collect() {
 
 // rank makes the slices of one part.
 func (t *traceWriter) rank(i int32, rowOf map[*TraceRecord]int32) {
-	p := t.parts[i]
-	records := make([]*TraceRecord, len(p.Records))
-	end := p.Ended
-	for n := range p.Records {
-		records[n] = &p.Records[n]
-		end = max(end, p.Records[n].End, p.Records[n].Start)
+	part := t.parts[i]
+	records := make([]*TraceRecord, len(part.Records))
+	end := part.Ended
+	for n := range part.Records {
+		records[n] = &part.Records[n]
+		end = max(end, part.Records[n].End, part.Records[n].Start)
 	}
 	slices.SortStableFunc(records, func(a, b *TraceRecord) int { return cmp.Compare(a.Start, b.Start) })
 	var free [2][]int64 // of calls and of asynchronous calls: when each row becomes free
 	var step *TraceRecord
-	idle := p.Began // no call has been seen from this time on
-	if len(records) > 0 && p.Dropped() > 0 {
+	idle := part.Began // no call has been seen from this time on
+	if len(records) > 0 && part.Dropped() > 0 {
 		idle = records[0].Start
 	}
 	compute := func(until int64) {
@@ -166,8 +166,8 @@ func (t *traceWriter) rank(i int32, rowOf map[*TraceRecord]int32) {
 	if step != nil {
 		t.slice(i, stepRow, step.Start, max(end, step.Start), step)
 	}
-	for n := range p.Samples {
-		if s := &p.Samples[n]; s.Kind <= SampleStep {
+	for n := range part.Samples {
+		if s := &part.Samples[n]; s.Kind <= SampleStep {
 			t.events = append(t.events, traceEvent{phase: 'C', part: i, start: s.At, sample: s})
 		}
 	}
@@ -305,16 +305,16 @@ func (t *traceWriter) meta(rank int, row int32, name, args string) {
 // event writes one event.
 func (t *traceWriter) event(e *traceEvent) {
 	t.next()
-	p := t.parts[e.part]
+	part := t.parts[e.part]
 	b := t.line[:0]
 	if e.phase == 'C' {
-		t.text(p.counter(e.sample, e.start-t.began))
+		t.text(part.counter(e.sample, e.start-t.began))
 		return
 	}
 	b = append(b, `{"ph":"`...)
 	b = append(b, e.phase)
 	b = append(b, `","pid":`...)
-	b = strconv.AppendInt(b, int64(p.Rank), 10)
+	b = strconv.AppendInt(b, int64(part.Rank), 10)
 	b = append(b, `,"tid":`...)
 	b = strconv.AppendInt(b, int64(e.row), 10)
 	b = append(b, `,"ts":`...)
@@ -340,10 +340,10 @@ func (t *traceWriter) event(e *traceEvent) {
 		b = strconv.AppendUint(b, r.Number, 10)
 		b = append(b, `"}`...)
 	case r.Shape > TraceStep:
-		b = append(b, `,"cat":"`+spanCategories[r.Shape-TraceOperator]+`","name":`+quoted(p.Text(r.Name))...)
-		b = append(b, `,"args":{"at":`+quoted(p.Text(r.Site))+`}}`...)
+		b = append(b, `,"cat":"`+spanCategories[r.Shape-TraceOperator]+`","name":`+quoted(part.Text(r.Name))...)
+		b = append(b, `,"args":{"at":`+quoted(part.Text(r.Site))+`}}`...)
 	default:
-		b = p.appendCall(b, r)
+		b = part.appendCall(b, r)
 	}
 	t.line = b
 	t.text(string(b))

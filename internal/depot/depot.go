@@ -67,8 +67,8 @@ func open(id string, secret keepalive.Secret, tether func(net.Conn)) (*depot, er
 	d := &depot{file: file, local: local, remote: remote, secret: secret, tether: tether,
 		ranks: map[*net.UnixConn]*os.Process{}, users: map[net.Conn]int{},
 		info: Info{ID: rand.Text(), Host: host, Addresses: keepalive.Addresses(), Port: remote.Addr().(*net.TCPAddr).Port}}
-	go accept(local, func(c net.Conn) { d.serveRank(c.(*net.UnixConn)) })
-	go accept(remote, d.serveHost)
+	go keepalive.Accept(local, func(c net.Conn) { d.serveRank(c.(*net.UnixConn)) })
+	go keepalive.Accept(remote, d.serveHost)
 	return d, nil
 }
 
@@ -77,21 +77,6 @@ func (d *depot) close() {
 	d.local.Close()
 	d.remote.Close()
 	d.file.Close()
-}
-
-// accept serves each that connects, until the listener is closed.
-func accept(l net.Listener, serve func(c net.Conn)) {
-	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(10 * time.Millisecond) // of too many open files, for instance
-			continue
-		}
-		go serve(c)
-	}
 }
 
 // serveRank hands one process the memory, and knows it until it ends.

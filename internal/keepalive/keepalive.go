@@ -65,16 +65,17 @@ func Listen(limit time.Duration, secret Secret, lost func(host string)) (*Listen
 	}
 	l := &Listener{tcp: tcp, secret: secret, lost: lost}
 	time.AfterFunc(patience, func() { tcp.Close() })
-	go l.accept()
+	go Accept(tcp, l.serve)
 	return l, nil
 }
 
 // Port returns the port that it listens on.
 func (l *Listener) Port() int { return l.tcp.Addr().(*net.TCPAddr).Port }
 
-func (l *Listener) accept() {
+// Accept serves each that connects, on a goroutine of its own, until the listener is closed.
+func Accept(l net.Listener, serve func(c net.Conn)) {
 	for {
-		c, err := l.tcp.Accept()
+		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -82,7 +83,7 @@ func (l *Listener) accept() {
 			time.Sleep(10 * time.Millisecond) // of too many open files, for instance
 			continue
 		}
-		go l.serve(c)
+		go serve(c)
 	}
 }
 

@@ -198,7 +198,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 		return err
 	}
 	s.relocate()
-	f := s.flight()
+	flight := s.flight()
 	full, moved := false, false
 	ascending := isAscending(rows)
 	for _, i := range missing {
@@ -210,7 +210,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 			slot, ok = s.place(row)
 			if !ok && len(s.flights) > 0 { // what is being read may take its place
 				if err := s.land(); err != nil {
-					return s.forget(f.items, err)
+					return s.forget(flight.items, err)
 				}
 				slot, ok = s.place(row)
 			}
@@ -225,7 +225,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				full = true
 				continue
 			}
-			f.items = append(f.items, item{row: row, slot: slot})
+			flight.items = append(flight.items, item{row: row, slot: slot})
 		}
 		slots[i] = int64(slot)
 	}
@@ -235,12 +235,12 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				slots[i] = int64(slot)
 			}
 		}
-		for i, it := range f.items {
-			f.items[i].slot, _ = s.find(it.row)
+		for i, it := range flight.items {
+			flight.items[i].slot, _ = s.find(it.row)
 		}
 	}
 	err = s.write()
-	if failed := s.load(f); err == nil { // while others are written
+	if failed := s.load(flight); err == nil { // while others are written
 		err = failed
 	}
 	if err == nil && full {

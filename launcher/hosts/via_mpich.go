@@ -18,11 +18,11 @@ func Hydra() Launcher {
 
 // hydra writes the command line of mpiexec.hydra.
 func (p *planner) hydra() error {
-	j := p.job
+	job := p.job
 	if p.places != nil {
 		list := p.shares()
 		sums := p.sums()
-		if j.By == ByNode && len(list) > len(sums) {
+		if job.By == ByNode && len(list) > len(sums) {
 			for r, at := range p.places {
 				if p.job.Hosts[at].Name != sums[r%len(sums)].Name {
 					return p.errorf("rank %d goes to %s, and MPICH deals by node only over hosts with as many ranks each; "+
@@ -41,30 +41,30 @@ func (p *planner) hydra() error {
 		p.arg("-f", p.file("hosts", text))
 		p.out.Env = append(p.out.Env, "HYDRA_LAUNCHER_EXTRA_ARGS="+sshKeepAlive)
 	}
-	if j.Bind == "core" {
+	if job.Bind == "core" {
 		p.arg("-bind-to", "core")
 	} else {
 		p.arg("-bind-to", "none")
 	}
-	if j.ReportBindings {
+	if job.ReportBindings {
 		p.out.Env = append(p.out.Env, "HYDRA_TOPO_DEBUG=1")
 	}
-	if j.TagOutput {
+	if job.TagOutput {
 		p.arg("-prepend-rank")
 	}
-	if j.Output != "" {
-		p.arg("-outfile-pattern", j.Output+"/rank.%r.stdout", "-errfile-pattern", j.Output+"/rank.%r.stderr")
+	if job.Output != "" {
+		p.arg("-outfile-pattern", job.Output+"/rank.%r.stdout", "-errfile-pattern", job.Output+"/rank.%r.stderr")
 	}
 	switch p.stdin() {
 	case "none":
 	case "0":
-		if !j.Typed {
+		if !job.Typed {
 			p.warn("MPICH ends the job at standard input above 64 KiB; let the ranks read a file")
 		}
 	default:
 		return p.errorf("standard input to %s; MPICH gives it to rank 0 alone: use --stdin 0 or none", p.stdin())
 	}
-	for i, a := range j.Apps {
+	for i, a := range job.Apps {
 		if i > 0 {
 			p.arg(":")
 		}

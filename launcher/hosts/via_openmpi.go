@@ -47,26 +47,26 @@ func openMPIMajor(version string) string {
 
 // openMPI writes the command line of mpirun, of version 5 if five.
 func (p *planner) openMPI(five bool) error {
-	j := p.job
-	if p.places == nil && j.Oversubscribe {
-		capped := slices.IndexFunc(j.Hosts, func(h Host) bool { return h.MaxSlots > 0 })
-		unknown := slices.IndexFunc(j.Hosts, func(h Host) bool { return !h.SlotsGiven })
+	job := p.job
+	if p.places == nil && job.Oversubscribe {
+		capped := slices.IndexFunc(job.Hosts, func(h Host) bool { return h.MaxSlots > 0 })
+		unknown := slices.IndexFunc(job.Hosts, func(h Host) bool { return !h.SlotsGiven })
 		if capped >= 0 && unknown >= 0 {
 			return p.errorf("%s has max_slots, which Open MPI forgets when it may oversubscribe, and %s says no slots; give it some",
-				j.Hosts[capped].Name, j.Hosts[unknown].Name)
+				job.Hosts[capped].Name, job.Hosts[unknown].Name)
 		}
 	}
 	mca, rsh := "--mca", "plm_rsh_args"
 	if five {
 		mca, rsh = "--prtemca", "plm_ssh_args"
 	}
-	if j.Root {
+	if job.Root {
 		p.out.Env = append(p.out.Env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 		if five { // prterun has its own
 			p.out.Env = append(p.out.Env, "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 		}
 	}
-	if j.Hosts != nil {
+	if job.Hosts != nil {
 		if err := p.openMPIHosts(five, mca); err != nil {
 			return err
 		}
@@ -75,43 +75,43 @@ func (p *planner) openMPI(five bool) error {
 			p.arg(mca, "oob_tcp_keepalive_"+kv[0], kv[1])
 		}
 	}
-	by, bind := j.By.String(), "none"
-	if j.Oversubscribe && p.places == nil {
+	by, bind := job.By.String(), "none"
+	if job.Oversubscribe && p.places == nil {
 		by += ":OVERSUBSCRIBE"
 	}
-	if j.Bind == "core" {
+	if job.Bind == "core" {
 		bind = "core"
-		if j.Oversubscribe {
+		if job.Oversubscribe {
 			bind += ":overload-allowed"
 		}
 	}
 	p.arg("--map-by", by, "--bind-to", bind)
 	switch {
-	case j.ReportBindings && five:
+	case job.ReportBindings && five:
 		p.arg("--display", "bind")
-	case j.ReportBindings:
+	case job.ReportBindings:
 		p.arg("--report-bindings")
 	}
 	switch {
-	case five && j.TagOutput && j.Output != "":
-		p.arg("--output", "tag,dir="+j.Output)
-	case five && j.TagOutput:
+	case five && job.TagOutput && job.Output != "":
+		p.arg("--output", "tag,dir="+job.Output)
+	case five && job.TagOutput:
 		p.arg("--output", "tag")
-	case five && j.Output != "":
-		p.arg("--output", "dir="+j.Output)
+	case five && job.Output != "":
+		p.arg("--output", "dir="+job.Output)
 	default:
-		if j.TagOutput {
+		if job.TagOutput {
 			p.arg("--tag-output")
 		}
-		if j.Output != "" {
-			p.arg("--output-filename", j.Output)
+		if job.Output != "" {
+			p.arg("--output-filename", job.Output)
 		}
 	}
 	p.arg("--stdin", p.stdin())
-	if five && p.stdin() != "none" && !j.Typed {
+	if five && p.stdin() != "none" && !job.Typed {
 		p.warn("Open MPI 5 duplicates standard input above 64 KiB; let the ranks read a file")
 	}
-	for i, a := range j.Apps {
+	for i, a := range job.Apps {
 		if i > 0 {
 			p.arg(":")
 		}

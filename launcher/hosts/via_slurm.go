@@ -57,18 +57,18 @@ func slurmMPI(env func(string) (string, bool), ask Ask, installed func(via strin
 
 // srun writes the command line of srun.
 func (p *planner) srun() error {
-	j := p.job
-	for _, a := range j.Apps {
+	job := p.job
+	for _, a := range job.Apps {
 		if strings.Contains(a.Argv[0], "=") {
 			return p.errorf("%s would be read as an option; name the program with its path", a.Argv[0])
 		}
 	}
-	distribution := map[MapBy]string{BySlot: "block", ByNode: "cyclic"}[j.By]
+	distribution := map[MapBy]string{BySlot: "block", ByNode: "cyclic"}[job.By]
 	p.arg("--ntasks=" + strconv.Itoa(p.size()))
 	if p.places != nil {
 		var text strings.Builder // one line for each rank: its host
 		for _, at := range p.places {
-			h := j.Hosts[at]
+			h := job.Hosts[at]
 			if h.User != "" || h.Port > 0 || isIPv6(h.Name) {
 				return p.errorf("%s: Slurm starts ranks as you, on hosts by its own names; leave out user, port and address", h)
 			}
@@ -79,34 +79,34 @@ func (p *planner) srun() error {
 		p.arg("--nodes=" + strconv.Itoa(len(p.sums())))
 	}
 	p.arg("--distribution="+distribution, "--kill-on-bad-exit=1", "--unbuffered", "--disable-status") // the last: one SIGINT is passed on
-	if j.MPI != "" {
-		p.arg("--mpi=" + j.MPI)
+	if job.MPI != "" {
+		p.arg("--mpi=" + job.MPI)
 	}
-	if j.Name != "" {
-		p.arg("--job-name=" + j.Name)
+	if job.Name != "" {
+		p.arg("--job-name=" + job.Name)
 	}
-	if j.Oversubscribe {
+	if job.Oversubscribe {
 		p.arg("--overcommit")
 	}
 	bind := "none"
-	if j.Bind == "core" {
+	if job.Bind == "core" {
 		bind = "cores"
 	}
-	if j.ReportBindings {
+	if job.ReportBindings {
 		bind = "verbose," + bind
 	}
 	p.arg("--cpu-bind=" + bind)
-	if j.TagOutput {
+	if job.TagOutput {
 		p.arg("--label")
 	}
-	if j.Output != "" {
-		p.arg("--output="+j.Output+"/rank.%t.stdout", "--error="+j.Output+"/rank.%t.stderr")
+	if job.Output != "" {
+		p.arg("--output="+job.Output+"/rank.%t.stdout", "--error="+job.Output+"/rank.%t.stderr")
 	}
 	p.arg("--input=" + p.stdin())
-	if len(j.Apps) > 1 {
+	if len(job.Apps) > 1 {
 		return p.srunPrograms()
 	}
-	a := j.Apps[0]
+	a := job.Apps[0]
 	if a.Dir != "" {
 		p.arg("--chdir=" + a.Dir)
 	}
