@@ -8,7 +8,7 @@ import (
 
 // A site is where a call was made: return addresses, resolved only to print.
 type site struct {
-	pcs [16]uintptr
+	pcs [stack.Depth]uintptr
 	n   int
 }
 

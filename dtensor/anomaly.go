@@ -100,7 +100,7 @@ func (out *Tensor) examine(op string, operands []*Tensor) {
 			return
 		}
 	}
-	var pcs [32]uintptr
+	var pcs [stack.Depth]uintptr
 	e.Line = stack.Line(pcs[:runtime.Callers(2, pcs[:])], "")
 	m.abort(e)
 }
@@ -202,7 +202,7 @@ func (n *node) stack() []uintptr { return n.tape.stacks[n] }
 
 // callers returns the stack, to be resolved only to print.
 func callers() []uintptr {
-	pcs := make([]uintptr, 32)
+	pcs := make([]uintptr, stack.Depth)
 	return pcs[:runtime.Callers(3, pcs)]
 }
 

@@ -170,7 +170,7 @@ func compare(ctx context.Context, m *Mesh, shards []shard, name func(i int) stri
 // here is the line of the program that called a function of this package, as " at
 // train/main.go:31".
 func here() string {
-	var pcs [32]uintptr
+	var pcs [stack.Depth]uintptr
 	if line := stack.Line(pcs[:runtime.Callers(2, pcs[:])], ""); line != "" {
 		return " at " + line
 	}

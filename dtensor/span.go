@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/observe"
+	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
 // A Span is an operator in progress, for the job's trace (gorun --trace, --report). It is one word: more
@@ -17,12 +18,9 @@ type openSpan struct {
 	shown bool             // somebody keeps a trace, and the operator is not part of another
 	op    string
 	start time.Time
-	at    [spanDepth]uintptr
+	at    [stack.Depth]uintptr
 	depth int
 }
-
-// spanDepth is how much of the stack is looked at for the line of an operator.
-const spanDepth = 16
 
 // Span begins an operator defined outside this package, whose time the job's trace then shows
 // under its name; what it calls is part of it. Its gradient needs none. It costs nothing if

@@ -29,7 +29,7 @@ func Span(ctx context.Context, name string) (end func()) {
 		return func() {}
 	}
 	start := time.Now()
-	var pcs [stackDepth]uintptr
+	var pcs [stack.Depth]uintptr
 	n := goruntime.Callers(2, pcs[:])
 	return func() { r.trace.Span(observe.Program, name, pcs[:n], start) }
 }
@@ -43,15 +43,12 @@ func Metric(ctx context.Context, name string, value float64) {
 	}
 }
 
-// stackDepth is how much of a stack is looked at for the line of a span.
-const stackDepth = 32
-
 // observed is what a tracer keeps of what it observes besides calls.
 type observed struct {
 	rank *rank
 
 	mu    sync.Mutex
-	sites map[[stackDepth]uintptr]string
+	sites map[[stack.Depth]uintptr]string
 	told  map[string]*thinned // metrics by name; memory and steps by the names of their kinds
 	room  int                 // bytes of texts that layouts may still take
 }
@@ -67,7 +64,7 @@ const (
 
 // observe has the packages that compute tell t what they do, until the rank ends.
 func (t *tracer) observe(r *rank) {
-	t.observed = observed{rank: r, sites: map[[stackDepth]uintptr]string{}, told: map[string]*thinned{}, room: layoutBytes}
+	t.observed = observed{rank: r, sites: map[[stack.Depth]uintptr]string{}, told: map[string]*thinned{}, room: layoutBytes}
 	r.world.Internals().Attr(observe.Key{}, func() any { return t })
 	t.sampleMemory()
 	go func() {
@@ -85,7 +82,7 @@ var spanShapes = [...]control.TraceShape{
 func (t *tracer) Span(kind observe.Kind, name string, pcs []uintptr, start time.Time) {
 	end := time.Now()
 	if pcs == nil {
-		var here [stackDepth]uintptr
+		var here [stack.Depth]uintptr
 		pcs = here[:goruntime.Callers(2, here[:])]
 	}
 	t.log.Add(control.TraceRecord{
@@ -96,13 +93,13 @@ func (t *tracer) Span(kind observe.Kind, name string, pcs []uintptr, start time.
 
 // site is the line of a stack. It keeps the text: to make it takes longer than many operators.
 func (o *observed) site(pcs []uintptr) string {
-	var key [stackDepth]uintptr
+	var key [stack.Depth]uintptr
 	copy(key[:], pcs)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	text, ok := o.sites[key]
 	if !ok {
-		text = stack.Line(key[:min(len(pcs), stackDepth)], "")
+		text = stack.Line(key[:min(len(pcs), stack.Depth)], "")
 		o.sites[key] = text
 	}
 	return text

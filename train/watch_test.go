@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -221,4 +222,34 @@ func TestDigestsOfRuns(t *testing.T) {
 	if errs := learn(t, 1, Keep{}, nothing); errs[0] == nil || !strings.Contains(errs[0].Error(), "GORUN_DIGEST_EVERY=none is not a number") {
 		t.Errorf("got %v", errs[0])
 	}
+}
+
+// Each call of a step has the line of the program that led to it, however many functions of the libraries lie between.
+func TestLinesOfCalls(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: 2})
+		if err != nil {
+			return err
+		}
+		block := nn.NewBlock(nn.NewInit(mesh, 1), nn.BlockConfig{Width: 8, Heads: 2, TensorAxis: "tp", Sequence: true})
+		x := dtensor.Normal(mesh, dtensor.Key{Seed: 1}, 0, 1, []int{2, 4, 8}, layout.Shard(1))
+		r := Run{Steps: 1, Accumulate: 2, Params: block.Params(), Optimizer: optim.NewSGD(nn.Tensors(block.Params()), optim.SGDConfig{}),
+			Rate: optim.Constant{Rate: 0.1}, Out: io.Discard, Loss: func(step, part int) *dtensor.Tensor {
+				return dtensor.Recompute(nn.Sequential{block}.Forward, x).Square().Mean(nil, false)
+			}}
+		recording := world.Record()
+		if err := r.Do(ctx, world, nil); err != nil {
+			return err
+		}
+		events := recording.Stop()
+		if len(events) < 20 {
+			return fmt.Errorf("%d calls", len(events))
+		}
+		for _, e := range events {
+			if line, _, _ := strings.Cut(e.Site(), ":"); line != "train/watch_test.go" {
+				return fmt.Errorf("%v for %s is said to be at %s", e.Kind, e.Cause, e.Site())
+			}
+		}
+		return nil
+	})
 }

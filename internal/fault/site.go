@@ -7,7 +7,7 @@ import (
 )
 
 // A site is the stack of a Throw: return addresses, resolved only to print.
-type site [32]uintptr
+type site [stack.Depth]uintptr
 
 // located is a thrown error as Catch stores it.
 type located thrown

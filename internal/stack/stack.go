@@ -10,6 +10,10 @@ import (
 	"strings"
 )
 
+// Depth is how many frames are kept of a stack in which Line is to find a line of the program. Within train.Run the gradient of a
+// recomputed nn.Block is over 16 frames below it.
+const Depth = 32
+
 // Line returns the innermost line outside those libraries of this module whose names
 // begin with within ("comm"), such as "train/main.go:31"; "" if there is none.
 func Line(pcs []uintptr, within string) string {
