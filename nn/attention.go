@@ -9,7 +9,6 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
-	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // An AttentionConfig describes an Attention. Width and Heads are needed.
@@ -118,7 +117,8 @@ type AttentionInput struct {
 	// Bias broadcasts to [B, H, T, S] and is added to the scores: T5's and Swin's biases of
 	// relative positions, or ALiBi's. It gets a gradient. nil: none.
 	Bias *dtensor.Tensor
-	// Cache has the keys and values of the positions before x; Attention adds those of x.
+	// Cache has the keys and values of the positions before x; Attention adds those of x. With Memory it has those of
+	// Memory, which Attention computes while the Cache is empty, and only then.
 	Cache *KVCache
 }
 
@@ -137,31 +137,46 @@ func (a *Attention) ForwardWith(x *dtensor.Tensor, in AttentionInput) *dtensor.T
 
 // partial is ForwardWith before the reduction of its result.
 func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
-	memory := in.Memory
-	if memory == nil {
-		memory = x
+	if in.Mask != nil && in.Mask.DType() != tensor.Bool {
+		fault.Throw(fmt.Errorf("nn: Attention: the mask %v is not Bool, true where a query attends; Compare it, or add numbers as Bias", in.Mask))
 	}
-	q := a.heads(a.Q.Forward(x), a.Heads) // [B, H, T, D] S(1)
-	k, v := a.heads(a.K.Forward(memory), a.KVHeads), a.heads(a.V.Forward(memory), a.KVHeads)
-	if a.QNorm != nil {
-		q, k = a.QNorm.Forward(q), a.KNorm.Forward(k)
+	memory, before := x, in.Cache.Len()
+	if in.Memory != nil {
+		memory, before = in.Memory, 0
 	}
-	before := in.Cache.Len()
-	if a.Rope != nil {
-		q, k = a.Rope.Rotate(q, before), a.Rope.Rotate(k, before)
-	}
+	q := a.rotated(a.Q, a.QNorm, x, a.Heads, before) // [B, H, T, D] S(1)
 	if a.Scale != 0 {
 		q = q.Scale(a.Scale * math.Sqrt(float64(a.HeadDim)))
+	}
+	var k, v *dtensor.Tensor
+	if in.Memory != nil && in.Cache.Len() > 0 {
+		k, v = in.Cache.all()
+	} else {
+		k, v = a.rotated(a.K, a.KNorm, memory, a.KVHeads, before), a.heads(a.V.Forward(memory), a.KVHeads)
+		if in.Cache != nil {
+			in.Cache.add(k, v)
+		}
 	}
 	y := a.over(q, k, v, in, before)
 	y = y.Transpose(1, 2).Reshape(x.Dim(0), x.Dim(1), a.Heads*a.HeadDim) // [B, T, H·D] S(2)
 	return a.Out.Forward(y)
 }
 
-// over returns the attention of q to k and v, and to those in the cache.
+// rotated returns the heads of queries or keys, [B, n, T, D] S(1), normalised and rotated; before is the position of the first.
+func (a *Attention) rotated(l *Linear, norm *RMSNorm, x *dtensor.Tensor, n, before int) *dtensor.Tensor {
+	y := a.heads(l.Forward(x), n)
+	if norm != nil {
+		y = norm.Forward(y)
+	}
+	if a.Rope != nil {
+		y = a.Rope.Rotate(y, before)
+	}
+	return y
+}
+
+// over returns the attention of q to k and v, and to those before them in the cache.
 func (a *Attention) over(q, k, v *dtensor.Tensor, in AttentionInput, before int) *dtensor.Tensor {
 	if in.Cache != nil {
-		in.Cache.add(k, v)
 		if q.Dim(2) == 1 && in == (AttentionInput{Cache: in.Cache}) && !a.Dropout.drops(q) && !dtensor.Tracked(q) {
 			return in.Cache.attend(q)
 		}
@@ -209,7 +224,7 @@ func (a *Attention) attend(q, k, v *dtensor.Tensor, in AttentionInput, before in
 		scores = scores.Add(in.Bias.Cast(scores.DType()))
 	}
 	if in.Mask != nil {
-		scores = scores.MaskedFill(in.Mask.CompareScalar(kernel.OpEq, 0), math.Inf(-1))
+		scores = scores.MaskedFill(in.Mask.LogicalNot(), math.Inf(-1))
 	}
 	if causal {
 		scores = scores.MaskedFill(later(q.Mesh(), t, s, before), math.Inf(-1))

@@ -13,6 +13,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/nn"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // llamaBlock is a block with all that Llama has, and Qwen2's biases and Qwen3's norms.
@@ -74,6 +75,49 @@ func TestKVCacheOfBeams(t *testing.T) {
 				dtensor.Throw(fmt.Errorf("begun again: %v", got))
 			}
 		})
+	})
+}
+
+// Cross attention with a cache computes the keys and values of the memory once, and those of the beams are selected.
+func TestKVCacheOfMemory(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		return dtensor.Try(ctx, mesh, func() {
+			a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: 12, Heads: 6, KVHeads: 3, QKNorm: true, TensorAxis: "tp"})
+			x, memory := wave(mesh, 1, []int{3, 4, 12}, batch()...), wave(mesh, 2, []int{3, 5, 12}, batch()...)
+			mask := wave(mesh, 3, []int{3, 1, 1, 5}, batch()...).CompareScalar(kernel.OpLt, 0.9)
+			want := tensor.ToSlice[float32](a.ForwardWith(x, nn.AttentionInput{Memory: memory, Mask: mask}).Full())
+			var cache nn.KVCache
+			var pieces []*dtensor.Tensor
+			for _, piece := range x.Split(1, 2, 1, 1) {
+				pieces = append(pieces, a.ForwardWith(piece, nn.AttentionInput{Memory: memory, Mask: mask, Cache: &cache}))
+			}
+			if got := tensor.ToSlice[float32](dtensor.Cat(1, pieces...).Full()); !near(got, want) || cache.Len() != 5 {
+				dtensor.Throw(fmt.Errorf("with a cache of %d: %v, want %v", cache.Len(), got, want))
+			}
+			index := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), []int64{1, 1, 0}, 3), mesh.Every(layout.Replicate())...)
+			memory = memory.IndexSelect(0, index)
+			cache.Select(index)
+			want = tensor.ToSlice[float32](a.ForwardWith(x, nn.AttentionInput{Memory: memory}).Full())
+			got := tensor.ToSlice[float32](a.ForwardWith(x, nn.AttentionInput{Memory: memory, Cache: &cache}).Full())
+			if !near(got, want) {
+				dtensor.Throw(fmt.Errorf("selected: %v, want %v", got, want))
+			}
+		})
+	})
+}
+
+// A mask of numbers, which PyTorch adds, is refused.
+func TestMaskOfNumbers(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: 4, Heads: 2})
+		x := wave(mesh, 1, []int{2, 3, 4}, batch()...)
+		err := dtensor.Try(ctx, mesh, func() {
+			a.ForwardWith(x, nn.AttentionInput{Mask: wave(mesh, 2, []int{3, 3}, mesh.Every(layout.Replicate())...)})
+		})
+		if err == nil || !strings.Contains(err.Error(), "or add numbers as Bias") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
 	})
 }
 
