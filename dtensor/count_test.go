@@ -60,6 +60,7 @@ func TestCounts(t *testing.T) {
 					dtensor.ScaledDotProductAttention(full(S(1), 1, 4, 3, 2), full(S(1), 1, 4, 3, 2), full(S(1), 1, 4, 3, 2), true)
 				}},
 				{"norm of rows", "", func() { sharded.LayerNorm(full(R, 8), full(R, 8), 1e-5).RMSNorm(full(R, 8), 1e-6).Softmax(1) }},
+				{"logsumexp over a shard", " AllReduce×2", func() { full(S(1), 4, 8).LogSumExp([]int{1}, false).Reduced() }},
 				{"softmax over a shard", " AllToAllV×1", func() { full(S(1), 4, 8).Softmax(1) }},
 				{"S to R", " AllGatherV×1", func() { sharded.Redistribute(R) }},
 				{"S to S", " AllToAllV×1", func() { sharded.Redistribute(S(1)) }},

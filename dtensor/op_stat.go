@@ -39,7 +39,7 @@ func (x *Tensor) Std(dims []int, correction float64, keepdim bool) *Tensor {
 func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("LogSumExp").End()
 	x.dims("LogSumExp", dims)
-	top := x.Detach().reduce(kernel.OpAmax, dims, true)
+	top := x.Detach().reduce(kernel.OpAmax, dims, true).Reduced()
 	// Where all is -Inf, or an element is Inf, the difference would be NaN.
 	top = top.MaskedFill(top.Abs().CompareScalar(kernel.OpEq, math.Inf(1)), 0)
 	return x.Sub(top).Exp().Sum(dims, true).Log().Add(top).Reshape(x.reducedShape(dims, keepdim)...)
