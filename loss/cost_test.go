@@ -205,7 +205,7 @@ func TestRefusals(t *testing.T) {
 			"no dimension of classes":                    ce(x.Sum(nil, false), y, loss.Options{}),
 			"are not float32, float64 or bfloat16; Cast": ce(y, y, loss.Options{}),
 			"their shape must be [4]":                    ce(x, meshtest.Place(m, []int64{0}, []int{1}, replicate), loss.Options{}),
-			"their shape must be [4 3]":                  ce(x, x.Sum([]int{1}, false), loss.Options{}),
+			"their shape must be [4 3], as numbers are ": ce(x, x.Sum([]int{1}, false), loss.Options{}),
 			"dimension 1, not the last; Flatten(0, 1) b": ce(x.Reshape(2, 2, 3), y.Reshape(2, 2), loss.Options{}),
 			"probabilities, but not float64 as logits":   ce(x, meshtest.Place(m, make([]float32, 12), []int{4, 3}, shard1), loss.Options{}),
 			"Reduction is 7":                             ce(x, y, loss.Options{Reduction: 7}),

@@ -144,7 +144,11 @@ func (p *sharding) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *
 		if n := logits.NDim(); n > 2 && slices.Equal(targets.Shape(), logits.Shape()[:n-1]) {
 			refuse(p.op, fmt.Sprintf("targets %v for logits %v: classes are dimension 1, not the last; Flatten(0, %d) both", targets, logits, n-2))
 		}
-		refuse(p.op, fmt.Sprintf("targets %v for logits %v; their shape must be %v", targets, logits, want))
+		remedy := ""
+		if soft {
+			remedy = ", as numbers are probabilities of classes; Cast classes to int64"
+		}
+		refuse(p.op, fmt.Sprintf("targets %v for logits %v; their shape must be %v%s", targets, logits, want, remedy))
 	}
 	if targets.Mesh() != logits.Mesh() {
 		refuse(p.op, fmt.Sprintf("targets are on mesh %v and logits on another, %v; move one of them", targets.Mesh(), logits.Mesh()))
