@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -34,6 +35,7 @@ func NewEMA(params []*dtensor.Tensor, decay float64) *EMA {
 
 // Update adds the present parameters to the average.
 func (e *EMA) Update() {
+	e.unmoved("EMA.Update")
 	for i := range e.params {
 		e.update(i, e.decay)
 	}
@@ -71,6 +73,7 @@ func NewSWA(params []*dtensor.Tensor) *SWA {
 
 // Update adds the present parameters to the mean.
 func (s *SWA) Update() {
+	s.unmoved("SWA.Update")
 	counts := tensor.Data[int64](s.counts)
 	for i, n := range counts {
 		s.update(i, float64(n)/float64(n+1))
@@ -86,11 +89,12 @@ func (s *SWA) State() iter.Seq2[string, *dtensor.Tensor] {
 // means are an average of parameters.
 type means struct {
 	params, tensors []*dtensor.Tensor
+	places          [][]layout.Placement // of the parameters, when the average was made
 }
 
 // newMeans returns means that have the present values of params.
 func newMeans(call string, params []*dtensor.Tensor) means {
-	m := means{params: params, tensors: states(params)}
+	m := means{params: params, tensors: states(params), places: placesOf(params)}
 	for i, p := range params {
 		if p.Layout().IsPartial() {
 			fault.Throw(fmt.Errorf("optim: %s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", call, i, p))
@@ -99,6 +103,9 @@ func newMeans(call string, params []*dtensor.Tensor) means {
 	}
 	return m
 }
+
+// unmoved throws if a parameter lies otherwise than when the average was made.
+func (m *means) unmoved(call string) { unmoved(call, "average", m.params, m.places) }
 
 // update makes the mean of parameter i keep·mean + (1-keep)·parameter.
 func (m *means) update(i int, keep float64) {
@@ -114,6 +121,7 @@ func (m *means) update(i int, keep float64) {
 // and again to train on. The average of a narrow type is rounded to the parameters, and
 // so an optimizer without float32 weights goes on with other bits.
 func (m *means) Swap() {
+	m.unmoved("Swap")
 	for i, p := range m.params {
 		now, mean := tensor.Clone(p.Local()), m.tensors[i].Local()
 		tensor.CastTo(p.Local(), mean)

@@ -359,6 +359,29 @@ func TestOutsideTheMesh(t *testing.T) {
 	}
 }
 
+// TestMovedParameter: one that is divided after its optimizer or average was made is named on every rank, and so is the remedy.
+func TestMovedParameter(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 2})
+		if err != nil {
+			return err
+		}
+		w := dtensor.Full(m, tensor.Float32, 1, []int{1, 4}, layout.Replicate())
+		params := []*dtensor.Tensor{w}
+		opt, ema, swa := optim.NewAdamW(params, optim.AdamWConfig{}), optim.NewEMA(params, 0.9), optim.NewSWA(params)
+		*w = *w.Redistribute(layout.Shard(0)) // as nn.Shard does
+		grads := []dtensor.Grad{dtensor.Dense(dtensor.Full(m, tensor.Float32, 1, []int{1, 4}, layout.Shard(0)))}
+		try := func(f func()) error { return dtensor.Try(ctx, m, f) }
+		for call, err := range map[string]error{"AdamW.Step": opt.Step(grads, 1), "EMA.Update": try(ema.Update), "SWA.Update": try(swa.Update),
+			"Swap": try(ema.Swap)} {
+			if err == nil || !strings.Contains(err.Error(), "optim: "+call+": parameter 0") || !strings.Contains(err.Error(), "after nn.Shard") {
+				return fmt.Errorf("rank %d: %s: %v", world.Rank(), call, err)
+			}
+		}
+		return nil
+	})
+}
+
 // TestRowsGiveTheBitsOfDense: a row-sparse gradient and the dense one that it
 // stands for make the same step, bit for bit.
 func TestRowsGiveTheBitsOfDense(t *testing.T) {

@@ -20,14 +20,15 @@ type Optimizer = dtensor.Optimizer
 type base struct {
 	name   string // for errors: "AdamW"
 	params []*dtensor.Tensor
-	master []*dtensor.Tensor // the float32 weights of each parameter of a narrow type, nil for the others
-	counts *tensor.Tensor    // how many steps each parameter has made, [len(params)] int64, in host memory
-	steps  []*dtensor.Tensor // counts, one by one
-	factor float64           // multiplies gradients before a step, see Scaler; 0 stands for 1
+	places [][]layout.Placement // of the parameters, when the optimizer was made
+	master []*dtensor.Tensor    // the float32 weights of each parameter of a narrow type, nil for the others
+	counts *tensor.Tensor       // how many steps each parameter has made, [len(params)] int64, in host memory
+	steps  []*dtensor.Tensor    // counts, one by one
+	factor float64              // multiplies gradients before a step, see Scaler; 0 stands for 1
 }
 
 func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
-	b := base{name: name, params: params}
+	b := base{name: name, params: params, places: placesOf(params)}
 	b.counts, b.steps = newCounts(params)
 	seen := make(map[*dtensor.Tensor]int, len(params))
 	for i, p := range params {
@@ -122,6 +123,7 @@ func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin
 	}
 	mesh := b.params[0].Mesh()
 	return dtensor.Try(mesh.Context(), mesh, func() {
+		unmoved(b.name+".Step", "optimizer", b.params, b.places)
 		for i, p := range b.params {
 			if of := p.ExcerptOf(); everyRow && of != "" {
 				fault.Throw(fmt.Errorf("optim: %s.Step: parameter %d has those rows of %s that are in memory, and this %s changes every row; "+
@@ -138,6 +140,26 @@ func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin
 		})
 		f(func(i int) (c change, ok bool) { return b.begin(i, grads[i], everyRow) })
 	})
+}
+
+// unmoved throws if a parameter lies otherwise than when the maker, which has its state, was made: places are placesOf it then.
+func unmoved(call, maker string, params []*dtensor.Tensor, places [][]layout.Placement) {
+	for i, p := range params {
+		for axis, was := range places[i] {
+			if p.Placement(axis) != was {
+				fault.Throw(fmt.Errorf("optim: %s: parameter %d is %v, and was %v when the %s was made; make it after nn.Shard", call, i, p,
+					places[i], maker))
+			}
+		}
+	}
+}
+
+// placesOf returns the placements of each parameter.
+func placesOf(params []*dtensor.Tensor) (places [][]layout.Placement) {
+	for _, p := range params {
+		places = append(places, p.Placements())
+	}
+	return places
 }
 
 // begin starts the step of a parameter.
