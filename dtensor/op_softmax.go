@@ -23,7 +23,8 @@ func (x *Tensor) Softmax(dim int) *Tensor {
 }
 
 // LogSoftmax returns x - ln Σexp(x), the sum being over dimension dim. Its
-// gradient is dx = dy - exp(y)·Σdy.
+// gradient is dx = dy - exp(y)·Σdy. Where an axis divides dim, x.Sub(x.LogSumExp([]int{dim}, true))
+// leaves the elements where they are: two small all-reduces.
 func (x *Tensor) LogSoftmax(dim int) *Tensor {
 	return x.softmax("LogSoftmax", dim, tensor.LogSoftmax, tensor.LogSoftmaxGrad)
 }

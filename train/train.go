@@ -63,7 +63,8 @@ type Run struct {
 	// dtensor.Mesh.NextKey begin anew in each step, as dropout needs it in a run that goes on.
 	Step func(ctx context.Context, step int, share float64) (loss float64, err error)
 
-	// OnStep is called on every rank after each step with how many there have been; nil: nothing is.
+	// OnStep is called on every rank after each step with how many there have been; nil: nothing is. To stop early, as when
+	// a held-out loss falls no more, it sets Steps to that number: the run ends as one that is over, and saves.
 	OnStep func(steps int, loss float64)
 
 	// CheckReplicas is how many steps lie between two comparisons of what ranks hold

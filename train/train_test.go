@@ -137,6 +137,25 @@ func TestRunsEndAndResume(t *testing.T) {
 	}
 }
 
+// A run whose OnStep sets Steps to what there have been ends there, saves, and goes on if it is wanted.
+func TestRunsStopEarly(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a")
+	early := func(r *Run) {
+		r.Keep.Dir, r.OnStep = dir, func(steps int, loss float64) {
+			if loss >= 4 {
+				r.Steps = steps
+			}
+		}
+	}
+	if losses, _, err := run(t, 0, early); err != nil || len(losses) != 5 {
+		t.Errorf("stopped early: %v, %v", losses, err)
+	}
+	losses, said, err := run(t, 0, func(r *Run) { r.Keep.Dir, r.Keep.Resume = dir, true })
+	if err != nil || len(losses) != 10 || !strings.Contains(said, "resumed at step 5") {
+		t.Errorf("resumed: %v, %q, %v", losses, said, err)
+	}
+}
+
 func TestSettingsThatAreWrong(t *testing.T) {
 	all := func(r *Run) {
 		r.Step, r.Loss, r.Params = nil, func(int, int) *dtensor.Tensor { return nil }, func(func(string, *dtensor.Tensor) bool) {}
