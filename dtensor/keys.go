@@ -28,8 +28,8 @@ type Noted struct {
 	State *Tensor
 }
 
-// NoteState says that op, a layer, changes a tensor while it trains that is no parameter, as nn.BatchNorm does its
-// running averages. Package train refuses to keep checkpoints without it. See NotedState.
+// NoteState says that op, such as a layer, changes a tensor while a model trains that is no parameter, as nn.BatchNorm does its
+// running averages, and an optim.EMA its averages of weights. Package train refuses to keep checkpoints without it. See NotedState.
 func (m *Mesh) NoteState(op string, state *Tensor) {
 	if m.eng.noted != nil && !slices.Contains(m.eng.noted, Noted{op, state}) {
 		m.eng.noted = append(m.eng.noted, Noted{op, state})

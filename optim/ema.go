@@ -112,6 +112,7 @@ func (m *means) update(i int, keep float64) {
 	p := m.params[i]
 	wide := tensor.Widen(p.Local())
 	average(m.tensors[i].Local(), keep, wide)
+	p.Mesh().NoteState("weight average", m.tensors[i])
 	if wide != p.Local() {
 		wide.Free()
 	}

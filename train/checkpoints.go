@@ -170,28 +170,33 @@ func (r *Run) state() (state checkpoint.State, ok bool) {
 }
 
 // holds returns an error if the step that was just made has changed tensors that a checkpoint would not have.
-func (r *Run) holds(state *checkpoint.State) error {
-	if r.Params == nil {
+func (l *loop) holds() error {
+	if l.keeper == nil || l.Params == nil {
 		return nil
 	}
-	params, missing, of := nn.Tensors(r.Params), 0, ""
+	params := nn.Tensors(l.Params)
 	if len(params) == 0 {
 		return nil
 	}
-	for _, it := range params[0].Mesh().NotedState() { // on all meshes
-		if !state.Has(it.State) {
+	noted, missing, of := params[0].Mesh().NotedState(), 0, "" // on all meshes
+	if len(noted) == l.noted {
+		return nil
+	}
+	l.noted = len(noted)
+	for _, it := range noted {
+		if !l.keeper.state.Has(it.State) {
 			missing, of = missing+1, it.Op
 		}
 	}
 	if missing == 0 {
 		return nil
 	}
-	remedy := "give Buffers, as model.Buffers()"
-	if r.Keep.State != nil {
-		remedy = "add model.Buffers() to Keep.State"
+	remedy := "give Buffers, as model.Buffers() or an average's State()"
+	if l.Keep.State != nil {
+		remedy = "add model.Buffers() or an average's State() to Keep.State"
 	}
 	return fmt.Errorf("%s: a step changes %d tensors that are no parameters and that checkpoints would not have, of a %s; %s",
-		r.Program, missing, of, remedy)
+		l.Program, missing, of, remedy)
 }
 
 // SHA256 returns the SHA-256 of the tensors that a checkpoint of the run has, see

@@ -26,6 +26,7 @@ type loop struct {
 	out     metrics.Writer  // of the losses; nil: none
 	flip    func(step int)  // see flips
 	first   int             // step of this attempt
+	noted   int             // how many tensors that are no parameters the steps have changed
 
 	before time.Duration // what the attempts before have taken
 	start  time.Time     // of this attempt
@@ -62,7 +63,7 @@ func (l *loop) next(ctx context.Context, n int) (share float64, over bool, err e
 
 // advance makes the step after n others, and looks whether it did nothing else.
 func (l *loop) advance(ctx context.Context, n int, share float64) (loss float64, err error) {
-	k, w := l.keeper, l.watcher
+	w := l.watcher
 	if err := w.begin(n); err != nil {
 		return 0, fmt.Errorf("%s: %w", l.Program, err)
 	}
@@ -89,11 +90,6 @@ func (l *loop) advance(ctx context.Context, n int, share float64) (loss float64,
 	}
 	if err := w.multiplied(ctx, n+1); err != nil {
 		return 0, fmt.Errorf("%s: step %d: %w", l.Program, n+1, err)
-	}
-	if k != nil && n == l.first {
-		if err := l.holds(&k.state); err != nil {
-			return 0, err
-		}
 	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, fmt.Errorf("%s: the loss of step %d is %v; %s", l.Program, n, loss, l.Advice)
@@ -123,6 +119,9 @@ func (l *loop) made(ctx context.Context, steps int, loss float64) error {
 	}
 	if l.OnStep != nil {
 		l.OnStep(steps, loss)
+	}
+	if err := l.holds(); err != nil {
+		return err
 	}
 	return l.keeper.step(ctx, steps, l.say)
 }

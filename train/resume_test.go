@@ -76,22 +76,40 @@ func TestBuffersAndScaleGoOn(t *testing.T) {
 	}
 }
 
-// A run whose checkpoints would not have the running averages of a batch norm is refused at its first step.
+// A run whose checkpoints would not have the running averages of a batch norm, or an average of the weights, is refused at the first
+// step that changes them.
 func TestForgottenBuffers(t *testing.T) {
 	for _, c := range []struct {
 		change func(*Run, nn.Sequential)
 		want   string
 	}{
 		{func(*Run, nn.Sequential) {}, "mine: a step changes 4 tensors that are no parameters and that checkpoints would not have, " +
-			"of a BatchNorm; give Buffers, as model.Buffers()"},
+			"of a BatchNorm; give Buffers, as model.Buffers() or an average's State()"},
 		{func(r *Run, model nn.Sequential) {
 			var state checkpoint.State
 			state.AddTensors("", model.Params())
 			state.AddTensors("", model[0].(*nn.BatchNorm).Buffers())
 			r.Keep.State = &state
 		}, "mine: a step changes 2 tensors that are no parameters and that checkpoints would not have, " +
-			"of a BatchNorm; add model.Buffers() to Keep.State"},
+			"of a BatchNorm; add model.Buffers() or an average's State() to Keep.State"},
 		{func(r *Run, model nn.Sequential) { r.Buffers = model.Buffers() }, "<nil>"},
+		{func(r *Run, model nn.Sequential) {
+			average := optim.NewSWA(nn.Tensors(model.Params()))
+			r.Buffers, r.OnStep = model.Buffers(), func(steps int, _ float64) {
+				if steps == 2 {
+					average.Update()
+				}
+			}
+		}, "mine: a step changes 4 tensors that are no parameters and that checkpoints would not have, " +
+			"of a weight average; give Buffers, as model.Buffers() or an average's State()"},
+		{func(r *Run, model nn.Sequential) {
+			average := optim.NewEMA(nn.Tensors(model.Params()), 0.9)
+			r.OnStep = func(int, float64) { average.Update() }
+			r.Buffers = func(yield func(string, *dtensor.Tensor) bool) {
+				model.Buffers()(yield)
+				average.State()(yield)
+			}
+		}, "<nil>"},
 		{func(r *Run, _ nn.Sequential) { r.Keep.Dir = "" }, "<nil>"},
 	} {
 		dir := filepath.Join(t.TempDir(), "a")

@@ -52,8 +52,9 @@ type Run struct {
 	Rate       optim.Schedule
 	Clip       float64
 
-	// Buffers are what a checkpoint has of the model beside Params, those of an nn.Buffered; nil: nothing.
-	// A run with checkpoints or snapshots, of a model with an nn.BatchNorm, is an error without them.
+	// Buffers are what a checkpoint has of the model beside Params, those of an nn.Buffered and the State of an optim.EMA or SWA;
+	// nil: nothing. A run with checkpoints or snapshots, of a model with an nn.BatchNorm or with such an average, is an error
+	// without them.
 	Buffers nn.Params
 	// Scaler scales the loss, for float16, and skips steps whose gradients are not finite; nil: there is none.
 	// Its Limit is in place of Clip.
