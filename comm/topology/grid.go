@@ -40,7 +40,7 @@ func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*G
 		}
 		given = append(given, n)
 	}
-	if err := agree(ctx, c, "NewGrid", given); err != nil {
+	if err := agree(ctx, c, "NewGrid (dims, then 1 for each that is periodic)", given); err != nil {
 		return nil, err
 	}
 	if len(periodic) != len(dims) || len(dims) == 0 {

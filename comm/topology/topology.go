@@ -9,8 +9,9 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
-// None stands in place of a neighbour beyond an open border of a Grid.
-const None = -1
+// None stands in place of a neighbour beyond an open border of a Grid. It is no rank, nor message.AnySource: calls
+// of packages comm and message refuse it. The calls of this package pass over it, as MPI's do over MPI_PROC_NULL.
+const None = -2
 
 // A Topology is a Grid or a Graph.
 type Topology interface {

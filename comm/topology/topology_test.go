@@ -145,7 +145,7 @@ func TestShift(t *testing.T) {
 					for dim := range dims {
 						for by := -n - 1; by <= n+1; by++ {
 							for _, count := range []int{1, 3000} {
-								src, dst := slices.Repeat([]int{g.Comm().Rank()}, count), slices.Repeat([]int{-1}, count)
+								src, dst := slices.Repeat([]int{g.Comm().Rank()}, count), slices.Repeat([]int{topology.None}, count)
 								if err := topology.Shift(ctx, g, dst, src, dim, by); err != nil {
 									return err
 								}
