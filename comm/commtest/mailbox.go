@@ -287,7 +287,7 @@ func requests(ctx context.Context, c *comm.Comm) error {
 			sent = append(sent, message.ISend(m, x, to, 0))
 		}
 		left := slices.Clone(got)
-		for len(left) > 0 {
+		for range got {
 			i, st, err := message.WaitAny(ctx, left...)
 			if err != nil || st.Count != 1000+1000*(me%3) || left[i] != got[st.Source] {
 				return fmt.Errorf("a WaitAny: %d of %d, %+v, %w", i, len(left), st, err)
@@ -295,9 +295,14 @@ func requests(ctx context.Context, c *comm.Comm) error {
 			if err := isLetter(into[st.Source][:st.Count], st.Source, me); err != nil {
 				return err
 			}
-			left = slices.Delete(left, i, i+1)
+			if left[i] = nil; st.Source%2 == 0 { // else it is passed over
+				left = slices.Delete(left, i, i+1)
+			}
 		}
-		if err := message.WaitAll(ctx, sent...); err != nil {
+		if i, _, err := message.WaitAny(ctx, left...); i != -1 || err != nil {
+			return fmt.Errorf("a WaitAny of %d nil requests: %d, %w", len(left), i, err)
+		}
+		if err := message.WaitAll(ctx, append(left, sent...)...); err != nil {
 			return err
 		}
 		for from, r := range got { // once more

@@ -353,12 +353,12 @@ func (r *Request) Cancel() bool {
 }
 
 // WaitAll returns when all requests have ended, with their errors joined; of those that have one cause, such as an
-// abort, it has the first.
+// abort, it has the first. Requests that are nil are passed over.
 func WaitAll(ctx context.Context, requests ...*Request) error {
 	var errs []error
 	var causes []string
 	for _, r := range requests {
-		if r.ended() && r.err() == nil {
+		if r == nil || r.ended() && r.err() == nil {
 			continue
 		}
 		_, err := r.Wait(ctx)
@@ -377,25 +377,34 @@ func WaitAll(ctx context.Context, requests ...*Request) error {
 }
 
 // WaitAny returns when one of the requests has ended, which of them, and what its Wait returns. Of several
-// that have ended it is the first. i is -1 if there are no requests, or if ctx was done before.
+// that have ended it is the first. Requests that are nil are passed over: set one to nil when it has ended, or the
+// next WaitAny returns it again. i is -1 if there are no others, or if ctx was done before.
 func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err error) {
-	if len(requests) == 0 {
-		return -1, Status{}, nil
-	}
+	var first *Request
 	found := func() int {
 		for i, r := range requests {
+			if r == nil {
+				continue
+			}
 			if r.ended() {
 				return i
+			}
+			if first == nil {
+				first = r
 			}
 		}
 		return -1
 	}
 	if i = found(); i < 0 {
-		first := requests[0]
+		if first == nil {
+			return -1, Status{}, nil
+		}
 		call := comm.Call{Kind: first.kind, Root: AnySource, Tag: AnyTag, Cause: "WaitAny"}
 		err = first.m.backend.Await(ctx, &call, func() (int, error) {
 			for _, r := range requests {
-				r.Test()
+				if r != nil {
+					r.Test()
+				}
 			}
 			if i = found(); i >= 0 {
 				return -1, nil
@@ -411,10 +420,13 @@ func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err e
 	return i, st, err
 }
 
-// waitsForAny returns a rank that one of the requests waits for, of those that have not ended if there are any.
+// waitsForAny returns a rank that one of the requests waits for, one that has not ended if there is one.
 func (m *Mailbox) waitsForAny(requests []*Request) int {
 	last := m.me
 	for _, r := range requests {
+		if r == nil {
+			continue
+		}
 		last = r.m.waitsFor(int(r.peer))
 		if _, ended := r.m.backend.Ended(last); !ended {
 			break
