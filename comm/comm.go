@@ -236,5 +236,8 @@ func (c *Comm) fail(call *Call, err error) error {
 
 // failAlone makes err an *Error about a call that has no number. The communicator can be used again.
 func (c *Comm) failAlone(call *Call, err error) *Error {
+	if e, ok := err.(*EndedError); ok { // ranks of one process share it
+		err = &EndedError{Rank: e.Rank, Cause: e.Cause, kind: call.Kind}
+	}
 	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
 }

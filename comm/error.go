@@ -66,14 +66,23 @@ func (e *AbortError) Unwrap() error { return e.Err }
 type EndedError struct {
 	Rank  int    // world number
 	Cause string // "" if it ended without an error
+
+	kind Kind // of the call that needed it, if that is known
 }
 
 // Error names the rank and the cause.
 func (e *EndedError) Error() string {
-	if e.Cause == "" {
-		return fmt.Sprintf("rank %d ended, without an error, before it made this call; make the same calls on all ranks", e.Rank)
+	if e.Cause != "" {
+		return fmt.Sprintf("rank %d ended: %s", e.Rank, e.Cause)
 	}
-	return fmt.Sprintf("rank %d ended: %s", e.Rank, e.Cause)
+	remedy := "before it made this call; make the same calls on all ranks"
+	switch {
+	case e.kind == LockKind:
+		remedy = "while this rank waited; Unlock what a rank has locked before it returns"
+	case e.kind.PointToPoint() || e.kind.Tagged():
+		remedy = "while this rank waited; give each message a send and a receive, and Wait for each request before a rank returns"
+	}
+	return fmt.Sprintf("rank %d ended, without an error, %s", e.Rank, remedy)
 }
 
 // Is makes an EndedError an ErrEnded.

@@ -2,7 +2,6 @@ package window
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -128,11 +127,7 @@ func (w *base) await(ctx context.Context, call *comm.Call, on func() (int, error
 	if rank, err := on(); rank < 0 || err != nil {
 		return err
 	}
-	err := w.backend.Await(ctx, call, on)
-	if ended := new(comm.EndedError); errors.As(err, &ended) {
-		return fmt.Errorf("%w; while it held a lock, so Unlock before the rank returns", err)
-	}
-	return err
+	return w.backend.Await(ctx, call, on)
 }
 
 func (w *base) unlock(rank int) error {
