@@ -206,7 +206,8 @@ func (g *guardian) reap() bool {
 	defer g.mu.Unlock()
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		var used syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &used)
 		if err == syscall.EINTR {
 			continue
 		}
@@ -220,7 +221,8 @@ func (g *guardian) reap() bool {
 			delete(g.rankOf, pid)
 			g.pids[r] = 0
 			g.alive--
-			_ = g.out.send(Event{Kind: RankEnded, Rank: r, PID: pid, Status: status, At: time.Now()})
+			_ = g.out.send(Event{Kind: RankEnded, Rank: r, PID: pid, Status: status, At: time.Now(),
+				CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano())})
 		}
 	}
 	if g.killing || g.alive == 0 {

@@ -77,6 +77,7 @@ type Event struct {
 	Rank   int
 	PID    int
 	Status syscall.WaitStatus
+	CPU    time.Duration // the processor time of the rank that has ended
 	Errno  syscall.Errno
 	At     time.Time
 }

@@ -55,7 +55,8 @@ type End struct {
 	Ended   bool
 	Status  syscall.WaitStatus
 	At      time.Time
-	Asked   bool // after it was told to end
+	CPU     time.Duration // that it and its children have taken
+	Asked   bool          // after it was told to end
 }
 
 // Bad reports whether the rank failed, or was made to.

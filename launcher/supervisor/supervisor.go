@@ -200,7 +200,7 @@ func (s *Supervisor) event(e guardian.Event) {
 		}
 	case guardian.RankEnded:
 		s.follow() // it may have ended for that
-		it.Ended, it.Status, it.At = true, e.Status, e.At
+		it.Ended, it.Status, it.At, it.CPU = true, e.Status, e.At, e.CPU
 		it.Asked = s.phase != running && s.phase != asking // a laggard ends for the hang
 		s.live--
 		s.untold = append(s.untold, e.Rank)
