@@ -101,10 +101,13 @@ func (r *rank) greet() {
 	}
 }
 
-// tell writes a word for gorun on standard error.
-func (r *rank) tell(w job.Word) {
+// tell writes a word of this rank for gorun on standard error.
+func (r *rank) tell(w job.Word) { r.tellOf(r.job.Rank, w) }
+
+// tellOf writes a word for gorun of a rank of this host.
+func (r *rank) tellOf(rank int, w job.Word) {
 	if r.token != "" {
-		w.Rank, w.Host = r.job.Rank, r.host
+		w.Rank, w.Host = rank, r.host
 		_, _ = os.Stderr.WriteString(w.Line(r.token)) // if nobody reads it nobody misses it
 	}
 }

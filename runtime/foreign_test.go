@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mpi"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
@@ -71,6 +73,35 @@ func TestWhoIsDragged(t *testing.T) {
 	} {
 		if got := lastKind(1, fmt.Errorf("step 3: %w", c.cause)); got != c.want {
 			t.Errorf("%v: kind %c, want %c", c.cause, got, c.want)
+		}
+	}
+}
+
+// gorun is told of the exit status of a rank of this host where only a shell says it, which the launcher may end before.
+func TestLostRankIsTold(t *testing.T) {
+	ended := &comm.EndedError{Rank: 3, Cause: "its process on a has ended with exit status 3"}
+	for _, c := range []struct {
+		launcher, token string
+		status          int
+		want            string
+	}{
+		{"pmi", "", 3, "rank 2 on a: rank 3 ended: its process on a has ended with exit status 3\n"},
+		{"pmi", "token", 3, job.Word{Kind: job.Gone, Rank: 3, Status: 3, Host: "a"}.Line("token")},
+		{"pmi", "token", 143, ""},
+		{"pmi", "token", 0, ""},
+		{"openmpi", "token", 3, ""},
+	} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := os.Stderr
+		os.Stderr = write
+		(&rank{job: job.Job{Rank: 2}, host: "a", token: c.token, launch: mpi.Launch{Launcher: c.launcher}}).lostRank(ended, c.status)
+		os.Stderr = was
+		write.Close()
+		if got, err := io.ReadAll(read); err != nil || string(got) != c.want {
+			t.Errorf("%+v: got %q, %v", c, got, err)
 		}
 	}
 }

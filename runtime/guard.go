@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/watchdog"
 )
 
@@ -46,10 +47,14 @@ func (r *rank) guard() {
 	}
 }
 
-// lostRank says that the process of a rank of this host has ended. gorun says so itself.
-func (r *rank) lostRank(err *comm.EndedError) {
-	if r.token == "" {
+// lostRank says that the process of a rank of this host has ended. gorun says so itself. It is told of an exit status, which MPICH's
+// launcher loses now and then, with the word of the rank's shell. One of 128 and more is that of a rank that had to end.
+func (r *rank) lostRank(err *comm.EndedError, status int) {
+	switch {
+	case r.token == "":
 		fmt.Fprintf(os.Stderr, "rank %d on %s: %v\n", r.job.Rank, r.host, err)
+	case 0 < status && status < 128 && r.launch.Launcher == "pmi":
+		r.tellOf(err.Rank, job.Word{Kind: job.Gone, Status: status})
 	}
 }
 

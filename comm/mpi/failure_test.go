@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -306,4 +308,34 @@ func TestErrors(t *testing.T) {
 		l.pass(t, 6, "camps")
 		l.pass(t, 2, "unknown kind")
 	})
+}
+
+func TestHowAProcessEnded(t *testing.T) {
+	for command, want := range map[string]struct {
+		text   string
+		status int
+	}{
+		"exit 3":     {"has ended with exit status 3 without saying why", 3},
+		"exit 0":     {"has ended with exit status 0 without saying why", 0},
+		"kill -9 $$": {"was killed by SIGKILL (killed)", 0},
+	} {
+		cmd := exec.Command("sh", "-c", command)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(out) // until it has ended
+		text, status := howEnded(cmd.Process.Pid)
+		for i := 0; i < 100 && text == "has ended without saying why"; i++ { // it still is
+			time.Sleep(10 * time.Millisecond)
+			text, status = howEnded(cmd.Process.Pid)
+		}
+		if text != want.text || status != want.status {
+			t.Errorf("%s: got %q, %d, want %q, %d", command, text, status, want.text, want.status)
+		}
+		_ = cmd.Wait()
+	}
 }

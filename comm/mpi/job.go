@@ -18,19 +18,19 @@ type job struct {
 	lib        *library
 	rank, size int
 	linger     time.Duration
-	lost       func(*comm.EndedError) // see Options
-	finished   func()                 // see Options
-	stacks     func()                 // see Options
-	segment    *control.Segment       // what the ranks of this machine know of each other; nil if calls are not compared
-	reports    bool                   // rank 0 has another segment: this rank sends it reports
-	answering  sync.Mutex             // held while a question is answered, see answer
-	spins      int                    // looks before a waiting rank yields
-	yields     bool                   // the library does, at each look
-	lengths    bool                   // a message's tag holds its length, see lengthInTag
-	checks     checking               // of calls
-	thread     chan func()            // runs on the thread that started the library
-	control    uintptr                // the communicator of control messages
-	hosts      []uint64               // of the ranks of the world
+	lost       func(*comm.EndedError, int) // see Options
+	finished   func()                      // see Options
+	stacks     func()                      // see Options
+	segment    *control.Segment            // what the ranks of this machine know of each other; nil if calls are not compared
+	reports    bool                        // rank 0 has another segment: this rank sends it reports
+	answering  sync.Mutex                  // held while a question is answered, see answer
+	spins      int                         // looks before a waiting rank yields
+	yields     bool                        // the library does, at each look
+	lengths    bool                        // a message's tag holds its length, see lengthInTag
+	checks     checking                    // of calls
+	thread     chan func()                 // runs on the thread that started the library
+	control    uintptr                     // the communicator of control messages
+	hosts      []uint64                    // of the ranks of the world
 
 	alarm  atomic.Uint32 // counts what could concern a waiting call
 	polled atomic.Int64  // when control messages were last looked for, by ticks

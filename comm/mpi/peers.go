@@ -89,10 +89,11 @@ func (j *job) takeOver(peers []peer) {
 
 // announceDeath says that a process has ended that has not done so itself.
 func (j *job) announceDeath(p *peer, peers []peer) {
-	err := &comm.EndedError{Rank: p.rank, Cause: j.describeDeath(p)}
+	how, status := howEnded(p.pid)
+	err := &comm.EndedError{Rank: p.rank, Cause: j.describeDeath(p.rank, how)}
 	follows := slices.ContainsFunc(peers, func(q peer) bool { _, said := j.segment.HasEnded(q.rank); return said })
 	if j.lost != nil && !follows {
-		j.lost(err)
+		j.lost(err, status)
 	}
 	j.segment.Ended(p.rank, err.Cause)
 	everyone := make([]int, j.size)
@@ -110,14 +111,13 @@ func (j *job) announceDeath(p *peer, peers []peer) {
 	j.post(data, everyone)
 }
 
-// describeDeath says how a process has ended, and in which call.
-func (j *job) describeDeath(p *peer) string {
-	how := howEnded(p.pid)
+// describeDeath says how the process of a rank has ended, and in which call.
+func (j *job) describeDeath(rank int, how string) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "this machine"
 	}
-	return fmt.Sprintf("its process on %s %s; %s", host, how, lastCall(j.segment, p.rank))
+	return fmt.Sprintf("its process on %s %s; %s", host, how, lastCall(j.segment, rank))
 }
 
 // lastCall says where a rank was.
@@ -141,25 +141,26 @@ func lastCall(s *control.Segment, rank int) (text string) {
 	return text
 }
 
-// howEnded says how a process has ended, or is ending, which can be seen until its parent has asked.
-func howEnded(pid int) string {
+// howEnded says how a process has ended, or is ending, which can be seen until its parent has asked. The exit status is 0 if
+// a signal killed it, or it is not known.
+func howEnded(pid int) (text string, status int) {
 	const unknown = "has ended without saying why"
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return unknown
+		return unknown, 0
 	}
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const state, status = 0, 49 // fields 3 and 52 of proc_pid_stat(5)
-	if len(fields) <= status {
-		return unknown
+	const state, code = 0, 49 // fields 3 and 52 of proc_pid_stat(5)
+	if len(fields) <= code {
+		return unknown, 0
 	}
-	code, err := strconv.Atoi(string(fields[status]))
-	if err != nil || code == 0 && fields[state][0] != 'Z' {
-		return unknown
+	n, err := strconv.Atoi(string(fields[code]))
+	if err != nil || n == 0 && fields[state][0] != 'Z' {
+		return unknown, 0
 	}
-	if s := unix.WaitStatus(code); s.Signaled() {
-		return fmt.Sprintf("was killed by %s (%v)", unix.SignalName(s.Signal()), s.Signal())
+	if s := unix.WaitStatus(n); s.Signaled() {
+		return fmt.Sprintf("was killed by %s (%v)", unix.SignalName(s.Signal()), s.Signal()), 0
 	} else {
-		return fmt.Sprintf("has ended with exit status %d without saying why", s.ExitStatus())
+		return fmt.Sprintf("has ended with exit status %d without saying why", s.ExitStatus()), s.ExitStatus()
 	}
 }

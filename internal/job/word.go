@@ -31,7 +31,7 @@ const (
 	Alive   WordKind = '.' // the ranks of the host are running
 	Ended   WordKind = '-' // the rank has ended by itself, or because it was asked to
 	Dragged WordKind = '~' // the rank has ended because another rank failed
-	Gone    WordKind = '#' // the rank's process has ended; the shell that started it says so
+	Gone    WordKind = '#' // the rank's process has ended; the shell that started it says so, or a rank of its host
 	Asked   WordKind = '!' // a signal has asked the rank to end
 	Begun   WordKind = '>' // rank 0 of an elastic job has begun its first step
 	Kept    WordKind = '=' // all ranks have a snapshot in memory; rank 0 says so

@@ -14,9 +14,10 @@ import (
 const starter = `cd "$0" || exit 1; exec "$@"`
 
 // telling is the part of starter for ranks that gorun asks for words (see job.Word):
-// say KIND STATUS TEXT writes one. A missing folder or program is told, and else that the rank is there.
-var telling = `say() { printf "\036%s %s %d %d \"%s\" \"%s\"\n" "$` + job.WordVar + `" "$1" ` +
-	`"` + hosts.RankExpression(hosts.Launchers()) + `" "$2" "$(uname -n)" "$3" >&2; }; ` +
+// say KIND STATUS TEXT writes one, and starts no process for it: when a rank has failed its launcher ends the shell
+// too. A missing folder or program is told, and else that the rank is there.
+var telling = `host=$(uname -n); say() { printf "\036%s %s %d %d \"%s\" \"%s\"\n" "$` + job.WordVar + `" "$1" ` +
+	`"` + hosts.RankExpression(hosts.Launchers()) + `" "$2" "$host" "$3" >&2; }; ` +
 	`fail() { say - "$1" "$2"; exit "$1"; }; ` +
 	`cd "$0" 2>/dev/null || fail 1 "there is no folder $0 on this host; make it, or name one that all hosts have with --wdir"; ` +
 	`[ -f "$1" ] || fail 127 "there is no program $1 on this host; put it where all hosts have it"; ` +
