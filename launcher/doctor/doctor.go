@@ -107,6 +107,7 @@ func (c *checkup) examine() []finding {
 	findings := []finding{c.cores(), c.memory(), sharedMemory(), openFileLimit()}
 	findings = append(findings, c.mpiLibraries()...)
 	findings = append(findings, c.mpiLaunchers()...)
+	findings = append(findings, c.sharedFolder(), c.temporaryFolder())
 	return append(findings, c.gpus(), c.goCommand(), c.compiler())
 }
 

@@ -88,7 +88,7 @@ func TestDoctorOfABareMachine(t *testing.T) {
 		"--  mpirun         none (Open MPI's, for jobs over several hosts)", "--  mpiexec.hydra  none (MPICH's,",
 		"--  srun           none (Slurm's,", "→ apt-get install slurm-client",
 		"--  CUDA           no NVIDIA GPU", "--  Go  ", "https://go.dev/dl",
-		"--  C compiler     none", "→ apt-get install gcc libc6-dev")
+		"--  C compiler     none", "→ apt-get install gcc libc6-dev", "--  /dev/shm       no such file or directory: MPI libraries keep")
 	text = examined(t, newCheckup(t, map[string]string{"etc/os-release": `ID="rocky"` + "\n" + `ID_LIKE="rhel centos fedora"`}, nil))
 	wantAll(t, text, "→ dnf install slurm", "→ dnf install gcc glibc-devel")
 	wantAll(t, examined(t, newCheckup(t, nil, nil)), "→ install slurm-client (that is its name in Debian)")
@@ -105,6 +105,7 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 		"usr/lib/libmpich.so.12":                "\x7fELF\x00libc.so.6\x004.0.2\x00",
 		"usr/lib/libmpi.so.12":                  "no version",
 		"lib64/libcuda.so.1":                    "",
+		"dev/shm/some":                          "",
 		"dev/nvidia0":                           "",
 		"dev/nvidia1":                           "",
 		"dev/nvidiactl":                         "",
@@ -133,6 +134,18 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 	if strings.Contains(text, "--") || strings.Contains(text, "→") {
 		t.Errorf("something is missing:\n%s", text)
 	}
+}
+
+// What gorun builds lies in the temporary folder, and so do files of other launchers.
+func TestDoctorTriesTheTemporaryFolder(t *testing.T) {
+	c := newCheckup(t, nil, nil)
+	wantAll(t, examined(t, c), "ok  temp folder    ", " can be written, and runs programs\n")
+	c.run = func(argv ...string) (string, error) {
+		return "", &os.PathError{Op: "fork/exec", Path: argv[0], Err: os.ErrPermission}
+	}
+	wantAll(t, examined(t, c), "--  temp folder    ", "lets no program run (noexec)", "→ let TMPDIR name another folder")
+	t.Setenv("TMPDIR", "/nowhere")
+	wantAll(t, examined(t, c), "--  temp folder    ", "gorun cannot build Go programs", "→ let TMPDIR name a folder that can be written")
 }
 
 func TestDoctorAsksTheDriver(t *testing.T) {

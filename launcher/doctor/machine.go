@@ -5,9 +5,12 @@ package doctor
 import (
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
+	iofs "io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	goruntime "runtime"
 	"strings"
 	"sync/atomic"
@@ -106,6 +109,49 @@ func openFileLimit() finding {
 	if ranks < uint64(2*machine.Cores()) {
 		f.OK, f.Fix = false, "raise the limit: ulimit -n"
 	}
+	return f
+}
+
+// sharedFolder looks at the room that MPI libraries have for what the ranks of a host share. Open MPI 5 takes most for a rank.
+func (c *checkup) sharedFolder() finding {
+	const dir, each = "/dev/shm", 16 << 20
+	f := finding{Name: dir}
+	var s unix.Statfs_t
+	if err := unix.Statfs(c.root+dir, &s); err != nil {
+		f.Text, f.Fix = fmt.Sprintf("%v: MPI libraries keep there what ranks of this host share", err), "mount -t tmpfs shm "+dir
+		return f
+	}
+	const mib = 1 << 20
+	f.Text = fmt.Sprintf("%d MiB; an MPI library takes up to %d for each rank of this host", s.Blocks*uint64(s.Bsize)/mib, each/mib)
+	room := s.Bavail * uint64(s.Bsize)
+	if f.OK = room >= uint64(machine.Cores())*each; !f.OK {
+		f.Text += fmt.Sprintf(", and %d are free", room/mib)
+		f.Fix = "mount -o remount,size=1g " + dir + "; of a container: docker run --shm-size=1g"
+	}
+	return f
+}
+
+// temporaryFolder tries the folder in which gorun builds Go programs, and keeps the files of other launchers.
+func (c *checkup) temporaryFolder() finding {
+	dir := os.TempDir()
+	f := finding{Name: "temp folder"}
+	made, err := os.MkdirTemp(dir, "gorun-doctor-")
+	if err != nil {
+		f.Text, f.Fix = fmt.Sprintf("%v: gorun cannot build Go programs, nor hand jobs to other launchers", err),
+			"let TMPDIR name a folder that can be written"
+		return f
+	}
+	defer os.RemoveAll(made)
+	program := filepath.Join(made, "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err == nil {
+		_, err = c.run(program)
+		if errors.Is(err, iofs.ErrPermission) {
+			f.Text, f.Fix = dir+" lets no program run (noexec): gorun cannot start Go programs that it builds",
+				"let TMPDIR name another folder"
+			return f
+		}
+	}
+	f.OK, f.Text = true, dir+" can be written, and runs programs"
 	return f
 }
 

@@ -96,7 +96,7 @@ func TestSlurmScript(t *testing.T) {
 	if !ok || err != nil || Slots(a.Hosts, 0) != nodes*each {
 		t.Errorf("allocation %v, %v, %v", a, ok, err)
 	}
-	if !strings.Contains(text, "\nexec gorun -np \"$SLURM_NTASKS\" ./train\n") {
+	if !strings.Contains(text, "\nexec gorun --grace 50s -np \"$SLURM_NTASKS\" ./train\n") {
 		t.Error("the script does not run gorun with Slurm's number of tasks")
 	}
 }
