@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -88,7 +89,7 @@ func joined(list []pendingProduct) (dy, w *Tensor) {
 			case p.Shards(inner):
 				var sizes []int
 				for _, leaves := range nodes {
-					sizes = append(sizes, sum(leaves)*leaf)
+					sizes = append(sizes, ints.Sum(leaves)*leaf)
 				}
 				its[axis] = layout.ShardSizes(dim, sizes...)
 			}
@@ -157,7 +158,7 @@ func interleaved(list []*Tensor, dim, leaves int, places []layout.Placement) *Te
 	}
 	return s.mesh.part(s, list[0].DType(), func() *tensor.Tensor {
 		out, at := tensor.New(s.mesh.eng.dev, list[0].DType(), s.local...), 0
-		outer, rest := product(s.local[:dim]), product(s.local[dim+1:])
+		outer, rest := ints.Product(s.local[:dim]), ints.Product(s.local[dim+1:])
 		leaf := shape[dim] / leaves
 		mine := s.local[dim] / max(leaf, 1)
 		all := out.Reshape(outer*mine, leaf, rest)
