@@ -4,6 +4,7 @@ package handover
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -217,7 +218,7 @@ func TestStoppedByItsSystem(t *testing.T) {
 		{"asked", 0, supervisor.Finished, 2, 143},
 		{"asked, as srun tells it", 143 << 8, supervisor.Failed, 2, 143},
 	} {
-		_, stderr, err := os.Pipe()
+		stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,6 +236,11 @@ func TestStoppedByItsSystem(t *testing.T) {
 		o := &supervisor.Outcome{Reason: c.reason, Ends: []supervisor.End{{Ended: true, Status: c.launch}}}
 		if got := h.report(o, "srun"); got != c.want || mayGoOn(o) != (c.asks == 0) {
 			t.Errorf("%s: exit status %d, want %d; an elastic job goes on: %v", c.name, got, c.want, mayGoOn(o))
+		}
+		h.console.Close()
+		said, _ := os.ReadFile(stderr.Name())
+		if got := strings.Contains(string(said), "SIGTERM had come to the ranks, not from gorun"); got != (c.asks > 0) {
+			t.Errorf("%s: gorun says %q", c.name, said)
 		}
 		stderr.Close()
 	}
