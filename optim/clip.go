@@ -71,10 +71,12 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 			return
 		}
 		if math.IsNaN(norm) || math.IsInf(norm, 0) {
-			i := firstNotFinite(meshes, pieces, sums)
-			fault.Throw(fmt.Errorf("optim: ClipGradNorm: %w: it is %v, and gradient %d, of parameter %v, is the first that makes it so; "+
-				"leave out the step, or find the operator with %s=1",
-				ErrNotFinite, norm, i, params[i], dtensor.AnomalyVar))
+			cause := "no gradient alone makes it so"
+			if i := firstNotFinite(meshes, pieces, sums); i >= 0 {
+				cause = fmt.Sprintf("gradient %d, of parameter %v, is the first that makes it so", i, params[i])
+			}
+			fault.Throw(fmt.Errorf("optim: ClipGradNorm: %w: it is %v, and %s; leave out the step, or find the operator with %s=1",
+				ErrNotFinite, norm, cause, dtensor.AnomalyVar))
 		}
 		scale := limit / (norm + 1e-6)
 		if !(scale < 1) {
@@ -192,8 +194,8 @@ func wantOneParent(meshes []*dtensor.Mesh) *comm.Comm {
 }
 
 // firstNotFinite returns the first parameter whose squares do not add up to a finite
-// number on some rank. Every rank has found the norm not finite, so there is one. sums are
-// those of all parameters, with same bits; else nil.
+// number on some rank, -1 if they do and only their sum is too large. sums are
+// those of all parameters, with same bits, the first that is too large with those before it; else nil.
 func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece, sums []float64) int {
 	total := 0.0
 	for i, sum := range sums {
@@ -213,6 +215,9 @@ func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece, sums []float64) int 
 		first = allReduceOne(meshes[0], meshes[0].Parent(), comm.Min, first)
 	case sharded:
 		first = allReduceOne(meshes[0], meshes[0].Comm(), comm.Min, first)
+	}
+	if math.IsInf(first, 1) {
+		return -1
 	}
 	return int(first)
 }

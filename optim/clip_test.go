@@ -264,3 +264,20 @@ func TestClipGradValue(t *testing.T) {
 		return optim.ClipGradValue(ctx, nil, nil, 1)
 	})
 }
+
+// Gradients whose squares add up to more than float64 holds, though none does alone, are an error on every rank.
+func TestNormOfLargeGradients(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		var params []*dtensor.Tensor
+		var grads []dtensor.Grad
+		for range 2 {
+			p := spread(m, tensor.Float64, []float64{1.2e154, 0}, []int{2}, rowWise)
+			params, grads = append(params, p), append(grads, dtensor.Dense(p))
+		}
+		_, err := optim.ClipGradNorm(ctx, params, grads, 1)
+		if !errors.Is(err, optim.ErrNotFinite) || !strings.Contains(err.Error(), "it is +Inf, and no gradient alone makes it so") {
+			return fmt.Errorf("the error is %v", err)
+		}
+		return nil
+	})
+}

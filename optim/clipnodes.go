@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -148,7 +149,7 @@ func (n *nodes) divide() {
 		}
 	}
 	for d := divided + 1; d < len(n.leaves); d++ {
-		n.leaves[d][0] = []int{total(n.leaves[d][0])}
+		n.leaves[d][0] = []int{ints.Sum(n.leaves[d][0])}
 	}
 }
 
@@ -206,13 +207,6 @@ func addTo(dst, src []float64) {
 	for i, v := range src {
 		dst[i] += v
 	}
-}
-
-func total(list []int) (n int) {
-	for _, v := range list {
-		n += v
-	}
-	return n
 }
 
 // sumsOfNodes returns the sum of the squares of each of some tensors on one mesh. The ranks send their nodes of all of them in
