@@ -92,6 +92,7 @@ func (k *Keep) Ready(restarted bool) error {
 // A keeper keeps checkpoints and snapshots of a run. A nil one keeps none.
 type keeper struct {
 	run   *Run
+	world *comm.Comm
 	store *checkpoint.Store // nil: no checkpoints
 	state checkpoint.State
 	saved int // the step that was saved last, -1: none
@@ -111,7 +112,7 @@ func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say fu
 	if err := r.Keep.Ready(restarted); err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", r.Program, err)
 	}
-	k = &keeper{run: r, saved: -1}
+	k = &keeper{run: r, world: world, saved: -1}
 	if r.Keep.Dir != "" {
 		if k.store, err = checkpoint.Open(ctx, world, r.Keep.Dir, checkpoint.Options{Keep: 2}); err != nil {
 			return nil, 0, err
@@ -330,6 +331,9 @@ func (k *keeper) due(steps int) bool {
 
 // snapshot takes one after so many steps.
 func (k *keeper) snapshot(ctx context.Context, steps int) error {
+	if err := comm.Barrier(ctx, k.world); err != nil { // it does not cost the time for which it waits for a late rank
+		return err
+	}
 	start := time.Now()
 	err := k.snapshots.Save(ctx, steps)
 	k.since = time.Now()
