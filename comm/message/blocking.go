@@ -29,7 +29,7 @@ func (m *Mailbox) block(ctx context.Context, a *args, alloc func(bytes int) comm
 
 // sendRecv makes a receive and a send at once, and returns when both have ended.
 func (m *Mailbox) sendRecv(ctx context.Context, in, out *args) (Status, error) {
-	if !m.inner.Quiet(in.buf) {
+	if !m.inner.Quiet(in.buf) || !m.inner.Quiet(out.buf) {
 		r := m.start(in)
 		if _, err := m.block(ctx, out, nil); err != nil {
 			r.Cancel()
@@ -38,14 +38,10 @@ func (m *Mailbox) sendRecv(ctx context.Context, in, out *args) (Status, error) {
 		return r.Wait(ctx)
 	}
 	in.what, out.what = uint64(in.buf.DType), uint64(out.buf.DType)
-	if cause := comm.Cancelled(ctx); cause != nil {
-		m.comm.Abort(cause)
-		return Status{}, m.inner.FailAlone(in.call(), cause)
-	}
 	if err := m.check(out); err != nil {
 		return Status{}, m.inner.FailAlone(out.call(), err)
 	}
-	if err := m.enter(in); err != nil {
+	if err := m.enterUnless(ctx, in); err != nil {
 		return Status{}, m.inner.FailAlone(in.call(), err)
 	}
 	m.tally.Add(in.kind, in.buf.Bytes())
@@ -81,11 +77,7 @@ func (m *Mailbox) blockObserved(ctx context.Context, a args, alloc func(bytes in
 
 // complete makes a call that returns when it has ended, and counts it if there is a tally.
 func (m *Mailbox) complete(ctx context.Context, a *args, tally *comm.Tally, alloc func(bytes int) comm.Buffer) (Status, error) {
-	if cause := comm.Cancelled(ctx); cause != nil {
-		m.comm.Abort(cause)
-		return Status{}, cause
-	}
-	if err := m.enter(a); err != nil {
+	if err := m.enterUnless(ctx, a); err != nil {
 		return Status{}, err
 	}
 	if tally != nil {
@@ -96,6 +88,15 @@ func (m *Mailbox) complete(ctx context.Context, a *args, tally *comm.Tally, allo
 		return Status{}, nil
 	}
 	return m.finish(ctx, a, m.post(a, alloc))
+}
+
+// enterUnless is enter, or ends the communicator if ctx is over.
+func (m *Mailbox) enterUnless(ctx context.Context, a *args) error {
+	if cause := comm.Cancelled(ctx); cause != nil {
+		m.comm.Abort(cause)
+		return cause
+	}
+	return m.enter(a)
 }
 
 // post begins a call that finish ends. The lock is held.

@@ -117,3 +117,30 @@ func TestStats(t *testing.T) {
 		}
 	}
 }
+
+// TestSendRecvOfTwoTypes: the elements that a SendRecv sends may be structs, and those that it receives numbers.
+func TestSendRecvOfTwoTypes(t *testing.T) {
+	type pair struct{ A, B int64 }
+	for r, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := message.New(ctx, world)
+		if err != nil {
+			return err
+		}
+		numbers, pairs := []int64{7}, []pair{{3, 4}}
+		if world.Rank() == 0 {
+			numbers[0] = 0
+			_, err = message.SendRecv(ctx, m, numbers, 1, 1, pairs, 1, 1)
+		} else {
+			pairs[0] = pair{}
+			_, err = message.SendRecv(ctx, m, pairs, 0, 1, numbers, 0, 1)
+		}
+		if err != nil || numbers[0] != 7 || pairs[0] != (pair{3, 4}) {
+			return fmt.Errorf("got %v and %v, %v", numbers, pairs, err)
+		}
+		return m.Close(ctx)
+	}) {
+		if err != nil {
+			t.Error(r, err)
+		}
+	}
+}
