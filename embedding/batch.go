@@ -68,7 +68,8 @@ func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *b
 		if c.asks != nil {
 			ahead = &c.ahead[t]
 		}
-		v.setKeys(t, ahead.distinct(join(parts), 0, d.rows, op, distinctKeys), op != prefetchOp && dtensor.Tracked(table.input()))
+		unique := func(keys *tensor.Tensor, _, rows int) distinct { return distinctKeys(keys, rows) }
+		v.setKeys(t, ahead.distinct(join(parts), 0, d.rows, op, unique), op != prefetchOp && dtensor.Tracked(table.input()))
 		v.countLists(t)
 	}
 	v.agree(bad, counted)

@@ -34,7 +34,7 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 	first, _ := d.own()
 	l.x = &exchange{route: d.routeFor(places), op: op, mesh: d.mesh(), dtype: w.DType(),
 		tables: []part{{settings: &l.s, weight: w, local: w.Local(), row: first, width: d.config.Dim, dynamic: d}}}
-	l.x.setKeys(0, distinctKeys(keys, 0, d.rows), training)
+	l.x.setKeys(0, distinctKeys(keys, d.rows), training)
 	numbers := l.x.appendCounts([]int64{0}) // no key is bad
 	all, _ := l.x.agree(numbers, 1)
 	l.x.setCounts(all, len(numbers), 1)
@@ -198,7 +198,7 @@ func ofRows(u tensor.Uniq, first int, rows []int64) tensor.Uniq {
 func (d *Dynamic) gradientOfAll(l *dynamicLookup, keys, dy *dtensor.Tensor) *dtensor.Rows {
 	whole := d.mesh().Every(layout.Replicate())
 	all, n := keys.Redistribute(whole...).Local(), keys.Numel()
-	u := distinctKeys(all.Reshape(n), 0, d.rows)
+	u := distinctKeys(all.Reshape(n), d.rows)
 	row, rows := d.own()
 	slice := func(h keytable.Hash, row int) int { return h.Slice()*d.rows - row }
 	first, _ := slices.BinarySearchFunc(u.hashes, row, slice)
@@ -219,7 +219,7 @@ type distinct struct {
 }
 
 // distinctKeys returns the distinct ones of keys; slices have so many rows.
-func distinctKeys(keys *tensor.Tensor, _, rows int) distinct {
+func distinctKeys(keys *tensor.Tensor, rows int) distinct {
 	dev, n := keys.Device(), keys.Numel()
 	slot, order := index.New[int32](dev, n), index.New[int32](dev, n)
 	places := 16
