@@ -20,8 +20,9 @@ type engine struct {
 
 	common *common // what this rank has together with others of this process
 
-	keys  uint64  // how many NextKey has returned
-	noted []Noted // see NoteState; nil before the first StartKeys
+	keys    uint64         // how many NextKey has returned
+	noted   []Noted        // see NoteState
+	isNoted map[Noted]bool // has those of noted; nil before the first StartKeys
 
 	check   bool // see CheckReplicas
 	detect  bool // see DetectAnomaly

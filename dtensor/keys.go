@@ -1,7 +1,5 @@
 package dtensor
 
-import "slices"
-
 // keyStream is the first stream of the keys that NextKey counts. Streams that programs
 // and nn.Init choose are below.
 const keyStream = 1 << 48
@@ -19,7 +17,8 @@ func (m *Mesh) NextKey(seed uint64) Key {
 // resume as it would have drawn without.
 func (m *Mesh) StartKeys(step int) {
 	m.eng.keys = uint64(step) << 32
-	m.eng.noted = make([]Noted, 0, len(m.eng.noted))
+	n := len(m.eng.noted)
+	m.eng.noted, m.eng.isNoted = make([]Noted, 0, n), make(map[Noted]bool, n)
 }
 
 // Noted is what NoteState was told.
@@ -31,8 +30,8 @@ type Noted struct {
 // NoteState says that op, such as a layer, changes a tensor while a model trains that is no parameter, as nn.BatchNorm does its
 // running averages, and an optim.EMA its averages of weights. Package train refuses to keep checkpoints without it. See NotedState.
 func (m *Mesh) NoteState(op string, state *Tensor) {
-	if m.eng.noted != nil && !slices.Contains(m.eng.noted, Noted{op, state}) {
-		m.eng.noted = append(m.eng.noted, Noted{op, state})
+	if n := (Noted{op, state}); m.eng.isNoted != nil && !m.eng.isNoted[n] {
+		m.eng.noted, m.eng.isNoted[n] = append(m.eng.noted, n), true
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/job"
-	"github.com/gorun-spmd/gorun/nn"
 )
 
 // Keep says what is kept of a run, and where.
@@ -175,11 +174,11 @@ func (l *loop) holds() error {
 	if l.keeper == nil || l.Params == nil {
 		return nil
 	}
-	params := nn.Tensors(l.Params)
-	if len(params) == 0 {
+	mesh := l.watcher.mesh()
+	if mesh == nil {
 		return nil
 	}
-	noted, missing, of := params[0].Mesh().NotedState(), 0, "" // on all meshes
+	noted, missing, of := mesh.NotedState(), 0, "" // on all meshes
 	if len(noted) == l.noted {
 		return nil
 	}
