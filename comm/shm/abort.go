@@ -165,7 +165,7 @@ func (r *Rank) side(world int, stamp uint64) comm.Party {
 func (r *Rank) published(world int) comm.Fingerprint {
 	for m, w := range r.world {
 		if w == world {
-			a, b := &r.region.members[m].slots[0], &r.region.members[m].slots[1]
+			a, b := r.region.slot(m, 0), r.region.slot(m, 1)
 			if a.seq.Load() < b.seq.Load() {
 				a = b
 			}
@@ -197,7 +197,7 @@ func (r *Rank) leave() {
 // one is leaving.
 func (r *Rank) anybodyInside() bool {
 	for m, peer := range r.region.members {
-		if m == r.me || peer.left.Load() != 0 || peer.slots[r.calls&1].seq.Load() < r.calls || peer.step.Load() >= r.exit {
+		if m == r.me || peer.left.Load() != 0 || r.region.slot(m, r.calls).seq.Load() < r.calls || peer.step.Load() >= r.exit {
 			continue
 		}
 		if _, ended := r.job.seg.HasEnded(r.world[m]); !ended {

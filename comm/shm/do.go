@@ -38,10 +38,11 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	r.log(call, seq, f) // meanwhile the slot's cache line arrives
 	s.seq.Store(seq)
 	r.arrive(&r.region.head.begun, seq)
-	for m, t := range r.region.slots[seq&1] {
+	for m := range r.world {
 		if m == r.me {
 			continue
 		}
+		t := r.region.slot(m, seq)
 		if t.seq.Load() < seq {
 			if err := r.await(ctx, call, m, &t.seq, seq); err != nil {
 				return err

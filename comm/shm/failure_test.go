@@ -195,7 +195,7 @@ func TestDamage(t *testing.T) {
 		t.Errorf("before the beginning: %p", p)
 	}
 	go func() { // rank 1, by hand
-		s := &ranks[1].mine.slots[1]
+		s := ranks[1].region.slot(1, 1)
 		call := comm.Call{Kind: comm.AllGatherKind, Src: comm.Of(make([]float32, 5000))}
 		f := call.Fingerprint()
 		s.what, s.count, s.summary = f.What, f.Count, inArena|5000<<8
@@ -234,7 +234,7 @@ func TestDamagedCounts(t *testing.T) {
 				counts := []int{n, n}
 				call := comm.Call{Kind: comm.AllToAllVKind, Src: comm.Of(make([]float32, test.count)), DstCounts: counts, SrcCounts: counts}
 				f := call.Fingerprint()
-				s := &ranks[0].mine.slots[1] // rank 0, by hand
+				s := ranks[0].region.slot(0, 1) // rank 0, by hand
 				s.what, s.count, s.summary = f.What, f.Count, test.mode|uint64(test.count)<<8
 				*(*location)(unsafe.Pointer(&s.body)) = location{rows: uint64(test.rows)}
 				ranks[0].putCounts(1, counts, counts)

@@ -80,8 +80,6 @@ const (
 
 // A member holds the published state of one rank, and the futex on which others wait for it.
 type member struct {
-	slots [2]slot
-
 	step atomic.Uint64 // how many points within calls the rank has passed
 	left atomic.Uint32 // 1: the rank makes no more calls, because of an error
 	gone atomic.Uint32 // 1: the rank does not touch the region again
@@ -108,7 +106,7 @@ type cell struct {
 func regionBytes(n int) int { return layoutOf(n).bytes }
 
 // layout holds the offsets within a region.
-type layout struct{ world, members, cells, counts, payload, bytes int }
+type layout struct{ world, slots, members, cells, counts, payload, bytes int }
 
 func layoutOf(n int) layout {
 	var l layout
@@ -118,6 +116,7 @@ func layoutOf(n int) layout {
 		at += (bytes + line - 1) &^ (line - 1)
 	}
 	next(&l.world, 4*n)
+	next(&l.slots, n*2*int(unsafe.Sizeof(slot{})))
 	next(&l.members, n*int(unsafe.Sizeof(member{})))
 	next(&l.cells, n*n*int(unsafe.Sizeof(cell{})))
 	next(&l.counts, n*countsStride(n))
@@ -138,7 +137,6 @@ type region struct {
 	at      layout
 	head    *head
 	members []*member
-	slots   [2][]*slot // for even and for odd calls, by member; see slot
 }
 
 func newRegion(base unsafe.Pointer, offset uint64, n int) *region {
@@ -147,17 +145,14 @@ func newRegion(base unsafe.Pointer, offset uint64, n int) *region {
 	for m := range n {
 		p := (*member)(unsafe.Add(base, g.at.members+m*int(unsafe.Sizeof(member{}))))
 		g.members = append(g.members, p)
-		for i := range p.slots {
-			g.slots[i] = append(g.slots[i], &p.slots[i])
-		}
 	}
 	return g
 }
 
-// slot returns rank m's slot for call seq. It reads the address from a list, because
-// &member.slots[i] makes Go read the member's first cache line, to check for nil, and
-// rank m may be writing to that line.
-func (g *region) slot(m int, seq uint64) *slot { return g.slots[seq&1][m] }
+// slot returns rank m's slot for call seq: a rank has one for even and one for odd calls.
+func (g *region) slot(m int, seq uint64) *slot {
+	return (*slot)(unsafe.Add(g.base, g.at.slots+(2*m+int(seq&1))*int(unsafe.Sizeof(slot{}))))
+}
 
 // worlds returns the array of world numbers.
 func (g *region) worlds() []uint32 {

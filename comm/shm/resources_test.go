@@ -189,8 +189,8 @@ func TestARegionInUseIsNotReused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.region.id != offset|1<<32 || again.mine.gone.Load() != 0 || again.mine.slots[1].seq.Load() != 0 {
-		t.Errorf("the region has id %#x at %#x; its first call has number %d", again.region.id, offset, again.mine.slots[1].seq.Load())
+	if again.region.id != offset|1<<32 || again.mine.gone.Load() != 0 || again.region.slot(0, 1).seq.Load() != 0 {
+		t.Errorf("the region has id %#x at %#x; its first call has number %d", again.region.id, offset, again.region.slot(0, 1).seq.Load())
 	}
 }
 

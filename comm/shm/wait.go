@@ -34,7 +34,7 @@ func spins(ranks, cores int) int {
 }
 
 // yields is how often a waiting rank yields before it sleeps. With n ranks, more than manyRanks,
-// each yield costs a turn of all the others; there it is yields·(manyRanks/n)².
+// each yield costs a turn of all the others; there it is yields·manyRanks/n.
 const yields = 50
 
 // crowdRanks is the number of ranks from which a communicator is a crowd, if ranks outnumber
@@ -91,8 +91,7 @@ func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.U
 func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	done := ctx.Done()
 	reported, wait := false, 0
-	many := max(manyRanks, len(r.world))
-	patience := yields * manyRanks * manyRanks / (many * many)
+	patience := yields * manyRanks / max(manyRanks, len(r.world))
 	start := time.Now()
 	if call.Attended() {
 		defer func() { r.job.seg.AddWaited(r.job.rank, time.Since(start)) }()
@@ -224,20 +223,20 @@ func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64)
 // late lists the ranks that have not come to the point where this one waits: all that are
 // behind in the collective, or just m if it waits for a message.
 func (r *Rank) late(m int, word *atomic.Uint64, target uint64) (ranks []int) {
-	var of func(*member) *atomic.Uint64
+	var of func(m int) *atomic.Uint64
 	switch word {
-	case &r.region.members[m].slots[r.calls&1].seq:
-		of = func(p *member) *atomic.Uint64 { return &p.slots[r.calls&1].seq }
+	case &r.region.slot(m, r.calls).seq:
+		of = func(m int) *atomic.Uint64 { return &r.region.slot(m, r.calls).seq }
 	case &r.region.members[m].step:
-		of = func(p *member) *atomic.Uint64 { return &p.step }
+		of = func(m int) *atomic.Uint64 { return &r.region.members[m].step }
 	default:
 		if word.Load() < target {
 			return []int{m}
 		}
 		return nil
 	}
-	for i, peer := range r.region.members {
-		if of(peer).Load() < target {
+	for i := range r.world {
+		if of(i).Load() < target {
 			ranks = append(ranks, i)
 		}
 	}

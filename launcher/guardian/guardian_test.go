@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
@@ -51,5 +54,28 @@ func TestTemporaryFolders(t *testing.T) {
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "a b" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestTimersOfACrowd: timers are exact unless there are more than crowdedCore ranks on a core.
+func TestTimersOfACrowd(t *testing.T) {
+	t.Parallel()
+	slack := func(ranks, cores int) (ns uintptr) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			goruntime.LockOSThread() // the thread ends with the goroutine
+			relaxTimers(ranks, cores)
+			ns, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_GET_TIMERSLACK, 0, 0)
+		}()
+		<-done
+		return ns
+	}
+	usual := slack(1, 1)
+	if got := slack(2*crowdedCore, 2); got != usual {
+		t.Errorf("%d ranks on 2 cores: slack of %d ns, want the usual %d", 2*crowdedCore, got, usual)
+	}
+	if got, want := slack(1024, 2), uintptr(512*turn); got != want {
+		t.Errorf("1024 ranks on 2 cores: slack of %d ns, want %d", got, want)
 	}
 }
