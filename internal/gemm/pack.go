@@ -32,7 +32,7 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 		few := min(rows, k-p)
 		for j := 0; j < n; j += width {
 			if cols, to, from := min(width, n-j), dst[j*k+p*width:], x.from(p, j); x.half == nil {
-				simd.CopyRows(to, width, from.data, from.row, few, cols)
+				simd.CopyPanel(to, width, from.data, from.row, few, cols)
 			} else {
 				simd.FromRowsBF16(any(to).([]float32), width, from.half, from.row, few, cols)
 			}

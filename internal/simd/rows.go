@@ -22,8 +22,20 @@ func CopyRows[T Elem](dst []T, dstStep int, src []T, srcStep, rows, n int) {
 	checkRows("CopyRows", "src", len(src), srcStep, rows, n)
 	size := int(unsafe.Sizeof(dst[0]))
 	m := Moving(2 * rows * n * size)
-	m.copyRows(bytes(dst), dstStep*size, bytes(src), srcStep*size, rows, n*size)
+	ahead := max(1, soon/(n*size))
+	m.copyRows(bytes(dst), dstStep*size, ahead*dstStep*size, bytes(src), srcStep*size, ahead*srcStep*size, rows, n*size)
 	m.Done()
+}
+
+// CopyPanel is CopyRows for narrow parts of longer rows of src, one part after another: it prefetches along the rows.
+func CopyPanel[T Elem](dst []T, dstStep int, src []T, srcStep, rows, n int) {
+	if rows == 0 || n == 0 {
+		return
+	}
+	checkRows("CopyPanel", "dst", len(dst), dstStep, rows, n)
+	checkRows("CopyPanel", "src", len(src), srcStep, rows, n)
+	size := int(unsafe.Sizeof(dst[0]))
+	ordinary.copyRows(bytes(dst), dstStep*size, 0, bytes(src), srcStep*size, alongRow, rows, n*size)
 }
 
 // checkRows panics unless rows of n elements, step apart, are within length.
@@ -33,11 +45,14 @@ func checkRows(op, name string, length, step, rows, n int) {
 	}
 }
 
-// soon is how many bytes ahead rows are prefetched.
-const soon = 2 << 10
+// soon is how many bytes ahead rows are prefetched, alongRow how many bytes ahead in a row.
+const (
+	soon     = 2 << 10
+	alongRow = 192
+)
 
-// copyRows is CopyRows in bytes.
-func (m Mode) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n int) {
+// copyRows is CopyRows in bytes. It prefetches dst and src as many bytes ahead as dstAhead and srcAhead say.
+func (m Mode) copyRows(dst []byte, dstStep, dstAhead int, src []byte, srcStep, srcAhead, rows, n int) {
 	const long = 1 << 10 // a call a row costs little then
 	if !m.has(copyRowsKernel) || n >= long {
 		for i := range rows {
@@ -49,9 +64,9 @@ func (m Mode) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n int
 		}
 		return
 	}
-	each, ahead := callBytes/n, max(1, soon/n)
+	each := callBytes / n
 	for i := 0; i < rows; i += each {
-		copyRowsVec(&dst[i*dstStep], dstStep, ahead*dstStep, &src[i*srcStep], srcStep, ahead*srcStep, n, min(each, rows-i))
+		copyRowsVec(&dst[i*dstStep], dstStep, dstAhead, &src[i*srcStep], srcStep, srcAhead, n, min(each, rows-i))
 	}
 }
 

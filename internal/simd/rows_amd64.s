@@ -1855,7 +1855,7 @@ narrowDone:
 	RET
 
 // func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
-// Requires: AVX, AVX512F, BMI2, CMOV
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
 TEXT ·zipRowsVec(SB), NOSPLIT, $0-48
 	MOVQ    dst+0(FP), DI
 	MOVQ    dstStep+8(FP), R8
@@ -1879,6 +1879,8 @@ TEXT ·zipRowsVec(SB), NOSPLIT, $0-48
 	KMOVW   R13, K2
 
 wide:
+	PREFETCHT0  192(SI)
+	PREFETCHT0  192(SI)(R9*1)
 	VPMOVZXWD.Z (SI), K1, Z1
 	VPMOVZXWD.Z (SI)(R9*1), K1, Z0
 	VPSLLD      $0x10, Z0, Z0
@@ -1897,6 +1899,8 @@ wide:
 	RET
 
 narrow:
+	PREFETCHT0  192(SI)
+	PREFETCHT0  192(SI)(R9*1)
 	VPMOVZXWD.Z (SI), K1, Z1
 	VPMOVZXWD.Z (SI)(R9*1), K1, Z0
 	VPSLLD      $0x10, Z0, Z0

@@ -32,7 +32,7 @@ func checkCopyRows[T Elem](t *testing.T, l Mode, r *rand.Rand, rows, n int, valu
 	}
 	bytesOf := len(bytes(dst)) / len(dst)
 	if rows > 0 && n > 0 {
-		l.copyRows(bytes(dst), dstStep*bytesOf, bytes(src), srcStep*bytesOf, rows, n*bytesOf)
+		l.copyRows(bytes(dst), dstStep*bytesOf, r.IntN(300), bytes(src), srcStep*bytesOf, r.IntN(300), rows, n*bytesOf)
 	}
 	if !slices.Equal(bytes(dst), bytes(want)) {
 		t.Fatalf("%d rows of %d %T, %d and %d apart: wrong", rows, n, dst[0], dstStep, srcStep)

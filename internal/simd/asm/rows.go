@@ -374,7 +374,7 @@ func lowMask(c *build.Context, n reg.GPPhysical, most int, k reg.OpmaskPhysical)
 }
 
 // zipRows makes one row of each two, of elements of 2 bytes: one of the first, one of the
-// second and so on.
+// second and so on. It prefetches along the rows, of which the next call reads the next part.
 func zipRows(c *build.Context, name string) {
 	rowFunction(c, name, zipRowsSignature,
 		"makes rows > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.")
@@ -391,6 +391,11 @@ func zipRows(c *build.Context, name string) {
 		c.VPORD(first, second, second)
 		c.VMOVDQU32(second, k, operand.Mem{Base: dst, Disp: 4 * lanes * v})
 	}
+	ahead := func() {
+		const distance = 192 // bytes
+		c.PREFETCHT0(operand.Mem{Base: src, Disp: distance})
+		c.PREFETCHT0(operand.Mem{Base: src, Index: srcStep, Scale: 1, Disp: distance})
+	}
 	next := func(label string) {
 		c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: 2}, src)
 		c.ADDQ(dstStep, dst)
@@ -404,10 +409,12 @@ func zipRows(c *build.Context, name string) {
 	c.JLE(operand.LabelRef("narrow"))
 	lowMask(c, n, lanes, reg.K2)
 	c.Label("wide")
+	ahead()
 	part(0, reg.K1)
 	part(1, reg.K2)
 	next("wide")
 	c.Label("narrow")
+	ahead()
 	part(0, reg.K1)
 	next("narrow")
 }
