@@ -37,27 +37,14 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	s.what, s.count = f.What, f.Count
 	r.log(call, seq, f) // meanwhile the slot's cache line arrives
 	s.seq.Store(seq)
-	r.arrive(&r.region.head.begun, seq)
-	for m := range r.world {
-		if m == r.me {
-			continue
-		}
-		t := r.region.slot(m, seq)
-		if t.seq.Load() < seq {
-			if err := r.await(ctx, call, m, &t.seq, seq); err != nil {
-				return err
-			}
-		}
-		if t.what != f.What || t.count != f.Count {
-			a := r.me
-			if m > 0 { // rank 0's call is like this rank's, so every rank names the same two
-				a = 0
-			}
-			r.abort(failure{kind: ranksDisagree, a: r.world[a], b: r.world[m], seq: seq})
-			return r.failed(call)
-		}
-		r.summary[m] = t.summary
-		mode = max(mode, r.mode(m))
+	if r.settles && settled(call) {
+		return r.settle(ctx, call, seq, f)
+	}
+	if r.arrive(&r.region.head.begun, seq) {
+		r.region.head.openIfAsleep()
+	}
+	if mode, err = r.meet(ctx, call, seq, f, mode); err != nil {
+		return err
 	}
 	if call.Kind.Shape().Pairwise() {
 		if err := r.compareCounts(call, seq); err != nil {
@@ -68,6 +55,33 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		return r.inline(call, seq)
 	}
 	return r.rounds(ctx, call, seq)
+}
+
+// meet waits until all ranks have published call seq, and returns the dearest of their modes. If a rank's
+// call differs from this rank's, meet ends the communicator.
+func (r *Rank) meet(ctx context.Context, call *comm.Call, seq uint64, f comm.Fingerprint, mode uint64) (uint64, error) {
+	for m := range r.world {
+		if m == r.me {
+			continue
+		}
+		t := r.region.slot(m, seq)
+		if t.seq.Load() < seq {
+			if err := r.await(ctx, call, m, &t.seq, seq); err != nil {
+				return 0, err
+			}
+		}
+		if t.what != f.What || t.count != f.Count {
+			a := r.me
+			if m > 0 { // rank 0's call is like this rank's, so every rank names the same two
+				a = 0
+			}
+			r.abort(failure{kind: ranksDisagree, a: r.world[a], b: r.world[m], seq: seq})
+			return 0, r.failed(call)
+		}
+		r.summary[m] = t.summary
+		mode = max(mode, r.mode(m))
+	}
+	return mode, nil
 }
 
 // publish puts this rank's source into slot s or the payload area, or says in the slot where

@@ -41,7 +41,9 @@ type head struct {
 	// Used if the ranks are a crowd; see crowdRanks.
 	begun    atomic.Uint64 // calls begun, summed over the ranks
 	passed   atomic.Uint64 // points passed within calls, summed over the ranks
-	_        [line - 16]byte
+	settled  atomic.Uint64 // the last call that one rank has settled for all; see settle
+	settler  atomic.Uint32 // that rank
+	_        [line - 28]byte
 	gate     atomic.Uint32 // futex, raised to wake
 	sleepers atomic.Uint32
 	_        [line - 8]byte
@@ -106,7 +108,7 @@ type cell struct {
 func regionBytes(n int) int { return layoutOf(n).bytes }
 
 // layout holds the offsets within a region.
-type layout struct{ world, slots, members, cells, counts, payload, bytes int }
+type layout struct{ world, slots, members, cells, counts, payload, result, bytes int }
 
 func layoutOf(n int) layout {
 	var l layout
@@ -121,6 +123,7 @@ func layoutOf(n int) layout {
 	next(&l.cells, n*n*int(unsafe.Sizeof(cell{})))
 	next(&l.counts, n*countsStride(n))
 	next(&l.payload, n*2*payloadBytes)
+	next(&l.result, payloadBytes)
 	l.bytes = at
 	return l
 }
@@ -170,6 +173,9 @@ func (g *region) vectors(m int, seq uint64) (has, expects []uint64) {
 	v := unsafe.Slice((*uint64)(p), 2*g.size)
 	return v[:g.size], v[g.size:]
 }
+
+// result returns the address of what the last settled call made; see settle.
+func (g *region) result() unsafe.Pointer { return unsafe.Add(g.base, g.at.result) }
 
 func (g *region) payload(m int, seq uint64) unsafe.Pointer {
 	return unsafe.Add(g.base, g.at.payload+(2*m+int(seq&1))*payloadBytes)

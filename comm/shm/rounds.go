@@ -137,7 +137,9 @@ func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *schedule
 func (r *Rank) pass(ctx context.Context, call *comm.Call) error {
 	r.steps++
 	r.mine.step.Store(r.steps)
-	r.arrive(&r.region.head.passed, r.steps)
+	if r.arrive(&r.region.head.passed, r.steps) {
+		r.region.head.openIfAsleep()
+	}
 	for m, peer := range r.region.members {
 		if m != r.me && peer.step.Load() < r.steps {
 			if err := r.await(ctx, call, m, &peer.step, r.steps); err != nil {

@@ -24,6 +24,7 @@ type job struct {
 	alarm  *atomic.Uint32
 	spins  int // how often a waiting rank looks before it yields
 	crowd  int // the size from which a communicator is a crowd; see crowdRanks
+	many   int // the largest size of a communicator whose small calls each rank carries out; see settle
 
 	alone     atomic.Uint64 // number of waits in calls on windows so far
 	answering sync.Mutex
@@ -42,6 +43,7 @@ type Rank struct {
 
 	mine     *member
 	crowd    bool   // a rank sleeps until all have come; see crowdRanks
+	settles  bool   // the last rank to come carries out small calls for all; see settle
 	quiet    uint32 // the alarm's value when nothing was wrong
 	allAlive uint32 // the alarm's value when no rank of this group had ended
 	calls    uint64 // collectives begun
@@ -65,7 +67,7 @@ type Rank struct {
 func Open(seg *control.Segment, rank int) (*Rank, error) {
 	n := seg.Ranks()
 	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm(), idle: map[int][]*region{}}
-	j.spins, j.crowd = spins(n, seg.Cores()), crowdRanks
+	j.spins, j.crowd, j.many = spins(n, seg.Cores()), crowdRanks, manyRanks
 	for r := range n {
 		base, _ := seg.Arena(r)
 		j.arenas = append(j.arenas, base)
@@ -94,7 +96,7 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 	g.worlds()[me] = uint32(world[me])
 	r := &Rank{
 		resources: &resources{job: j, region: g, me: me}, parent: parent, world: world,
-		mine: g.members[me], crowd: j.spins == 0 && n >= j.crowd, quiet: j.alarm.Load() - 1, allAlive: aliveAt(j.alarm.Load()),
+		mine: g.members[me], crowd: j.spins == 0 && n >= j.crowd, settles: j.spins == 0 && n > j.many, quiet: j.alarm.Load() - 1, allAlive: aliveAt(j.alarm.Load()),
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), summary: make([]uint64, n), locations: make([]location, n),
 		parts: make([]comm.Part, n),

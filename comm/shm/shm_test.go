@@ -221,6 +221,13 @@ func TestCrowd(t *testing.T) {
 	commtest.TestBackend(t, changed(t, func(r *Rank) { r.job.spins, r.job.crowd, r.crowd = 0, 0, true }))
 }
 
+// TestSettled has the last rank carry out small calls, as in a communicator of many ranks.
+func TestSettled(t *testing.T) {
+	commtest.TestBackend(t, changed(t, func(r *Rank) {
+		r.job.spins, r.job.crowd, r.crowd, r.job.many, r.settles = 0, 0, true, 0, true
+	}))
+}
+
 // TestManyRanks has so many ranks that they sleep without yielding first, in calls of one round
 // and of several.
 // The rank that fails may end the communicator while others still wait in the call before.

@@ -44,18 +44,23 @@ const yields = 50
 const crowdRanks = 12
 
 // arrive wakes the ranks that wait for what this one has just published. In a crowd it adds
-// this rank to count, and the last rank to come to point number round wakes the others.
-func (r *Rank) arrive(count *atomic.Uint64, round uint64) {
+// this rank to count, and reports whether it is the last to come to point number round: it then has to open the gate.
+func (r *Rank) arrive(count *atomic.Uint64, round uint64) (last bool) {
 	r.ring()
-	if r.crowd && count.Add(1) == round*uint64(len(r.world)) && r.region.head.sleepers.Load() != 0 {
-		r.region.head.open()
-	}
+	return r.crowd && count.Add(1) == round*uint64(len(r.world))
 }
 
 // open wakes the ranks of a crowd.
 func (h *head) open() {
 	h.gate.Add(1)
 	wakeAll(&h.gate)
+}
+
+// openIfAsleep wakes the ranks of a crowd if some sleep.
+func (h *head) openIfAsleep() {
+	if h.sleepers.Load() != 0 {
+		h.open()
+	}
 }
 
 // ring wakes the ranks that sleep until this one publishes something, which it
@@ -123,6 +128,9 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 		if reported {
 			r.job.seg.AttendWait(r.job.rank, wait, call.Attended())
 			continue
+		}
+		if late := r.late(m, word, target); len(late) > 0 {
+			m = late[0]
 		}
 		reported, wait = true, r.reportWait(call, m, time.Now().Add(-r.nap()))
 		defer r.job.seg.EndWait(r.job.rank, wait)
@@ -225,6 +233,11 @@ func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64)
 func (r *Rank) late(m int, word *atomic.Uint64, target uint64) (ranks []int) {
 	var of func(m int) *atomic.Uint64
 	switch word {
+	case &r.region.head.settled:
+		if word.Load() < target && r.region.head.begun.Load() >= target*uint64(len(r.world)) {
+			return []int{int(r.region.head.settler.Load())}
+		}
+		fallthrough
 	case &r.region.slot(m, r.calls).seq:
 		of = func(m int) *atomic.Uint64 { return &r.region.slot(m, r.calls).seq }
 	case &r.region.members[m].step:
