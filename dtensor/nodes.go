@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // rowNodes returns the nodes that with SameBits each rank has of sums over the rows of t, all but its last
@@ -160,35 +161,68 @@ func times(leaves [][]int, n int) []int {
 // foldNodes adds up nodes as AddNodes does, and leaves each member its part of the sum, as many
 // elements as counts says: those of the first member come first in a node.
 func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, counts []int, why reason) *tensor.Tensor {
-	has, mine, n := len(leaves[g.Rank()]), counts[g.Rank()], ints.Sum(counts)
-	src, sent := nodes.Reshape(nodes.Numel()), slices.Clone(counts)
-	if has > 1 { // what a member gets lies side by side
-		src = tensor.New(m.eng.dev, nodes.DType(), has*n)
+	me, n := g.Rank(), ints.Sum(counts)
+	has, mine := len(leaves[me]), counts[me]
+	flat := nodes.Reshape(has * n)
+	src, sent, got := flat, slices.Clone(counts), times(leaves, mine)
+	stay := make([]*tensor.Tensor, 0, 2) // this member's part of its own nodes, where these do not go through the call
+	if has > 1 {                         // what another member gets has to lie side by side
+		src = tensor.New(m.eng.dev, nodes.DType(), has*(n-mine))
+		defer src.Free()
 		at, from := 0, 0
 		for r, count := range counts {
 			for k := range has {
-				tensor.Copy(tensor.Narrow(src, 0, at, count), tensor.Narrow(nodes.Reshape(nodes.Numel()), 0, k*n+from, count))
+				part := tensor.Narrow(flat, 0, k*n+from, count)
+				if r == me {
+					stay = append(stay, part)
+					continue
+				}
+				tensor.Copy(tensor.Narrow(src, 0, at, count), part)
 				at += count
 			}
 			from, sent[r] = from+count, has*count
 		}
+		sent[me], got[me] = 0, 0
 	}
-	got := times(leaves, mine)
-	all := tensor.New(m.eng.dev, nodes.DType(), len(slices.Concat(leaves...)), mine)
-	why.do(m, g, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(all), Src: BufferOf(src).Slice(0, has*n), DstCounts: got, SrcCounts: sent})
+	all := tensor.New(m.eng.dev, nodes.DType(), ints.Sum(got))
+	why.do(m, g, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(all), Src: BufferOf(src).Slice(0, ints.Sum(sent)), DstCounts: got, SrcCounts: sent})
 	runtime.KeepAlive(src)
-	return addRows(all, leaves)
+	parts, at := make([]*tensor.Tensor, 0, len(slices.Concat(leaves...))), 0
+	for r := range leaves {
+		if r == me && has > 1 {
+			parts = append(parts, stay...)
+			continue
+		}
+		for range leaves[r] {
+			parts, at = append(parts, tensor.Narrow(all, 0, at, mine)), at+mine
+		}
+	}
+	return addAll(parts, leaves, stay)
 }
 
 // addRows adds up rows, nodes of so many leaves, in place, and returns the sum, a view.
 func addRows(nodes *tensor.Tensor, leaves [][]int) *tensor.Tensor {
+	rows := make([]*tensor.Tensor, nodes.Dim(0))
+	for r := range rows {
+		rows[r] = tensor.Narrow(nodes, 0, r, 1).Reshape(nodes.Dim(1))
+	}
+	return addAll(rows, leaves, nil)
+}
+
+// addAll adds up nodes of so many leaves, in place but for those that stay as they are, no two of which are a pair, and
+// returns the sum.
+func addAll(nodes []*tensor.Tensor, leaves [][]int, stay []*tensor.Tensor) *tensor.Tensor {
 	var sum pairwise.Fold[*tensor.Tensor]
 	add := func(a, b *tensor.Tensor) *tensor.Tensor {
-		tensor.AddTo(a, b)
-		return a
+		dst := a
+		if slices.Contains(stay, a) {
+			dst = b
+		}
+		tensor.BinaryTo(dst, kernel.OpAdd, a, b)
+		return dst
 	}
-	for r, n := range slices.Concat(leaves...) {
-		sum.PushNode(tensor.Narrow(nodes, 0, r, 1).Reshape(nodes.Dim(1)), n, add)
+	for i, n := range slices.Concat(leaves...) {
+		sum.PushNode(nodes[i], n, add)
 	}
 	return sum.Sum(add)
 }
