@@ -72,7 +72,7 @@ func joined(list []pendingProduct) (dy, w *Tensor) {
 		leaves *= 2
 	}
 	places, weights := joinedPlaces(list)
-	cut, nodes := layout.CutAtLeaves(m.pure, places, inner, total, total/leaves)
+	cut, nodes := layout.StayAtLeaves(m.pure, places, inner, total, total/leaves)
 	for axis, p := range cut {
 		if p != places[axis] && p.IsReplicate() && !slices.ContainsFunc(cut, func(p layout.Placement) bool { return p.Shards(0) }) &&
 			first.Dim(0) >= m.axes[axis].Size {

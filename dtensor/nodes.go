@@ -13,7 +13,7 @@ import (
 )
 
 // rowNodes returns the nodes that with SameBits each rank has of sums over the rows of t, all but its last
-// dimension, as layout.CutAtLeaves does, and the axes along which they have them; nil if they have none: dimension 0 alone is
+// dimension, as layout.StayAtLeaves does, and the axes along which they have them; nil if they have none: dimension 0 alone is
 // divided, and at leaves.
 func (t *Tensor) rowNodes() (nodes [][]int, axes axisSet) {
 	s := t.spec
@@ -29,7 +29,7 @@ func (t *Tensor) rowNodes() (nodes [][]int, axes axisSet) {
 		}
 	}
 	n := s.shape[0]
-	cut, nodes := layout.CutAtLeaves(s.layout.Axes(), s.placements, 0, n, pairwise.Leaf(n, 1))
+	cut, nodes := layout.StayAtLeaves(s.layout.Axes(), s.placements, 0, n, pairwise.Leaf(n, 1))
 	if !slices.Equal(cut, s.placements) {
 		return nil, 0
 	}
@@ -104,7 +104,7 @@ const fewNodes = 1 << 14
 
 // AddNodes adds up the nodes of a sum that the members of a group hold: every one gets the whole sum, in the
 // order in which one rank makes it. Those of a member follow each other in nodes, as many as it has in leaves, which says how
-// many leaves each has, for every member: see layout.CutAtLeaves. The sum has the shape given.
+// many leaves each has, for every member: see layout.StayAtLeaves. The sum has the shape given.
 func (m *Mesh) AddNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, cause string, shape ...int) *tensor.Tensor {
 	return m.sumNodes(g, nodes, leaves, reason{cause: cause}, shape)
 }
@@ -135,8 +135,8 @@ func (m *Mesh) sumNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, why 
 // leaves: see AddNodes. All are of one size. cause and facts are those of the call.
 func (m *Mesh) GatherNodes(g *comm.Comm, dst, src comm.Buffer, leaves [][]int, cause string, facts uint32) {
 	call := comm.Call{Kind: comm.AllGatherKind, Dst: dst, Src: src, Cause: cause, Facts: facts}
-	if all := len(slices.Concat(leaves...)); all != g.Size() {
-		call.Kind, call.DstCounts = comm.AllGatherVKind, times(leaves, dst.Count/all)
+	if slices.ContainsFunc(leaves, func(its []int) bool { return len(its) != 1 }) {
+		call.Kind, call.DstCounts = comm.AllGatherVKind, times(leaves, dst.Count/len(slices.Concat(leaves...)))
 	}
 	m.Do(g, call)
 }
@@ -166,7 +166,7 @@ func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, cou
 	flat := nodes.Reshape(has * n)
 	src, sent, got := flat, slices.Clone(counts), times(leaves, mine)
 	stay := make([]*tensor.Tensor, 0, 2) // this member's part of its own nodes, where these do not go through the call
-	if has > 1 {                         // what another member gets has to lie side by side
+	if has != 1 {                        // what another member gets has to lie side by side
 		src = tensor.New(m.eng.dev, nodes.DType(), has*(n-mine))
 		defer src.Free()
 		at, from := 0, 0
@@ -189,7 +189,7 @@ func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, cou
 	runtime.KeepAlive(src)
 	parts, at := make([]*tensor.Tensor, 0, len(slices.Concat(leaves...))), 0
 	for r := range leaves {
-		if r == me && has > 1 {
+		if r == me && has != 1 {
 			parts = append(parts, stay...)
 			continue
 		}

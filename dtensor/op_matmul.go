@@ -128,6 +128,9 @@ func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, why reason) *te
 	nodes, at := tensor.New(s.mesh.eng.dev, dt.Wide(), append([]int{len(mine)}, s.local...)...), 0
 	defer nodes.Free()
 	turn := s.mesh.eng.products.turn(len(mine))
+	if turn >= len(mine) { // the rank has no node, and nothing to put aside
+		s.mesh.eng.products.product(why.cause, s, a, b, nil, nil, transA, transB)
+	}
 	for i, leaves := range mine {
 		n := a.Dim(dimA) / ints.Sum(mine) * leaves
 		dst, partA, partB := tensor.Narrow(nodes, 0, i, 1).Reshape(s.local...), tensor.Narrow(a, dimA, at, n), tensor.Narrow(b, dimB, at, n)

@@ -168,11 +168,14 @@ func gradOfNodes(g *comm.Comm, m *Mesh, leaves [][]int, dy, x, weight, stats *te
 	dx = tensor.NewLike(x)
 	var nodes [2]*tensor.Tensor
 	of := func(t *tensor.Tensor, at, n int) *tensor.Tensor { // the rows of some leaves
-		rows := t.Dim(0) / ints.Sum(mine)
+		rows := t.Dim(0) / max(ints.Sum(mine), 1)
 		return tensor.Narrow(t, 0, at*rows, n*rows)
 	}
-	at := 0
-	for k, n := range mine {
+	calls, at := mine, 0
+	if len(mine) == 0 {
+		calls = []int{0} // of no rows, which says what the gradients are
+	}
+	for k, n := range calls {
 		gx, gw, gb := grad(of(dy, at, n), of(x, at, n), weight, of(stats, at, n))
 		tensor.Copy(of(dx, at, n), gx)
 		for i, its := range []*tensor.Tensor{gw, gb} {
@@ -182,7 +185,9 @@ func gradOfNodes(g *comm.Comm, m *Mesh, leaves [][]int, dy, x, weight, stats *te
 			if nodes[i] == nil {
 				nodes[i] = tensor.New(m.eng.dev, its.DType(), len(mine), its.Numel())
 			}
-			tensor.Copy(tensor.Narrow(nodes[i], 0, k, 1), its.Reshape(1, its.Numel()))
+			if n > 0 {
+				tensor.Copy(tensor.Narrow(nodes[i], 0, k, 1), its.Reshape(1, its.Numel()))
+			}
 		}
 		at += n
 	}

@@ -211,6 +211,9 @@ func (r *rule) reduction(x *tensor.Tensor, dims []int, f func(x *tensor.Tensor, 
 		parts[i] = f(tensor.Narrow(x, dims[0], at, n), dims).Reshape(1, ints.Product(s.local))
 		at += n
 	}
+	if len(mine) == 0 {
+		parts = []*tensor.Tensor{tensor.Narrow(f(x, dims).Reshape(1, ints.Product(s.local)), 0, 0, 0)}
+	}
 	nodes := tensor.Cat(0, parts...)
 	defer nodes.Free()
 	return s.mesh.sumNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, why, s.local)

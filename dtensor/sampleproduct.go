@@ -41,12 +41,12 @@ func (m *Mesh) SampleProduct(seed uint64, named iter.Seq2[string, *Tensor]) *Pro
 	return p
 }
 
-// turn returns which of n nodes that a rank computes of a product may be sampled.
+// turn returns which of n nodes that a rank computes of a product may be sampled, 0 if it computes none.
 func (p *ProductSample) turn(n int) int {
 	if p == nil {
 		return -1
 	}
-	return int(p.node % uint32(n))
+	return int(p.node % uint32(max(n, 1)))
 }
 
 // chosen returns random words if the product that comes next is the one to put aside, until another is.

@@ -154,7 +154,7 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 		return partial{pairwise.Sum(losses), pairwise.Sum(weights), bad}
 	}
 	leaf := pairwise.Leaf(j.shape[0], 1) // in rows of positions
-	places, nodes := layout.CutAtLeaves(j.mesh.LayoutAxes(), j.targets, 0, j.shape[0], leaf)
+	places, nodes := layout.StayAtLeaves(j.mesh.LayoutAxes(), j.targets, 0, j.shape[0], leaf)
 	divided := slices.Equal(places, j.targets) && len(nodes) == g.Size()
 	if !divided {
 		nodes = slices.Repeat([][]int{{1}}, g.Size())

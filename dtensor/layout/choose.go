@@ -13,7 +13,7 @@ type Choice struct {
 	In, Out []Layout
 	// Cost is that of redistributing the inputs.
 	Cost time.Duration
-	// Nodes is nil, or what CutAtLeaves returns of the index that is summed over, if the ranks along the mesh axis
+	// Nodes is nil, or what StayAtLeaves returns of the index that is summed over, if the ranks along the mesh axis
 	// Along have other nodes than one of a size each. Whoever computes the operator adds them up: Out says what the result is
 	// then.
 	Nodes [][]int

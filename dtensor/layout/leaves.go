@@ -14,6 +14,17 @@ import (
 // nodes says how many leaves each node has, for each rank along the axes that shard the dimension, of which the
 // last runs fastest: for one rank if there are none.
 func CutAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placement, nodes [][]int) {
+	return cutAtLeaves(axes, places, dim, n, leaf, 1)
+}
+
+// StayAtLeaves is CutAtLeaves, but leaves a dimension as it lies also where some ranks have nothing of it and others whole
+// leaves. Those have no node.
+func StayAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placement, nodes [][]int) {
+	return cutAtLeaves(axes, places, dim, n, leaf, 0)
+}
+
+// cutAtLeaves is CutAtLeaves that leaves a dimension as it lies only if each rank has so many of its elements.
+func cutAtLeaves(axes Axes, places []Placement, dim, n, leaf, least int) (cut []Placement, nodes [][]int) {
 	cut = slices.Clone(places)
 	parts, divides := 1, []int(nil) // the axes of several ranks
 	for axis, p := range places {
@@ -31,7 +42,7 @@ func CutAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placeme
 		for i := range sizes {
 			_, sizes[i] = as.piece(n, parts, i)
 		}
-		if nodes = leafNodes(sizes, leaf); nodes != nil {
+		if nodes = leafNodes(sizes, leaf); n > 0 && nodes != nil && slices.Min(sizes) >= least {
 			cut[divides[0]] = as
 			return cut, nodes
 		}
@@ -55,19 +66,19 @@ func CutAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placeme
 	return cut, leafNodes(sizes, leaf)
 }
 
-// leafNodes returns how many leaves the nodes have of each part of so many elements; nil if one has none, or more than
-// two, or is not cut at leaves.
+// leafNodes returns how many leaves the nodes have of each part of so many elements; nil if one has more than two, or is not
+// cut at leaves.
 func leafNodes(sizes []int, leaf int) (nodes [][]int) {
 	lo := 0
 	for _, size := range sizes {
-		if size == 0 || size%leaf > 0 {
+		if size > 0 && size%leaf > 0 {
 			return nil
 		}
-		its := pairwise.Nodes(lo, lo+size/leaf)
+		its := pairwise.Nodes(lo, lo+size/max(leaf, 1))
 		if len(its) > 2 {
 			return nil
 		}
-		nodes, lo = append(nodes, its), lo+size/leaf
+		nodes, lo = append(nodes, its), lo+size/max(leaf, 1)
 	}
 	return nodes
 }
@@ -97,7 +108,7 @@ func (r *Rule) cut(ranks int) (row Row, ok bool) {
 }
 
 // nodesOf returns the nodes of a sum that rows of all axes leave, which bring input 0 to the layout in, as
-// CutAtLeaves does, and the axes along which the ranks have them. ok is false if they do not do what Nodes says.
+// StayAtLeaves does, and the axes along which the ranks have them. ok is false if they do not do what Nodes says.
 func (r *Rule) nodesOf(in Layout, rows []Row) (nodes [][]int, along []int, ok bool) {
 	axes := in.Axes()
 	for axis, row := range rows {
@@ -118,7 +129,7 @@ func (r *Rule) nodesOf(in Layout, rows []Row) (nodes [][]int, along []int, ok bo
 		return nil, nil, false
 	}
 	places := in.Placements()
-	cut, nodes := CutAtLeaves(axes, places, slices.Index(r.in[0], r.spine), r.size[r.spine], r.spineLeaf())
+	cut, nodes := StayAtLeaves(axes, places, slices.Index(r.in[0], r.spine), r.size[r.spine], r.spineLeaf())
 	for _, axis := range along {
 		if cut[axis] != places[axis] {
 			return nil, nil, false
@@ -127,8 +138,8 @@ func (r *Rule) nodesOf(in Layout, rows []Row) (nodes [][]int, along []int, ok bo
 	return nodes, along, len(r.in) > 1 || r.keepsTail(in)
 }
 
-// OneEach reports whether nodes of CutAtLeaves are one of each rank, all of as many leaves: with Partial(Nodes) ranks
+// OneEach reports whether nodes of StayAtLeaves are one of each rank, all of as many leaves: with Partial(Nodes) ranks
 // hold such ones.
 func OneEach(nodes [][]int) bool {
-	return !slices.ContainsFunc(nodes, func(its []int) bool { return len(its) > 1 || its[0] != nodes[0][0] })
+	return !slices.ContainsFunc(nodes, func(its []int) bool { return len(its) != 1 || its[0] != nodes[0][0] })
 }
