@@ -132,7 +132,7 @@ func (a *Attention) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 
 // ForwardWith is Forward with a mask, a bias, a cache, or the features of another sequence.
 func (a *Attention) ForwardWith(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
-	return a.partial(x, in).Reduced() // [B, T, C] P(sum) → R
+	return reduced(a.partial(x, in), x) // [B, T, C] P(sum) → R
 }
 
 // partial is ForwardWith before the reduction of its result.

@@ -137,7 +137,7 @@ func (b *Block) part(x *dtensor.Tensor, norm Module, f func(x *dtensor.Tensor) *
 	if !b.postNorm {
 		h = norm.Forward(x)
 	}
-	x = x.Add(b.dropout.Forward(b.settled(f(b.gathered(h)))))
+	x = x.Add(b.dropout.Forward(b.settled(f(b.gathered(h)), x)))
 	if b.postNorm {
 		x = norm.Forward(x)
 	}
@@ -149,9 +149,25 @@ func (b *Block) gathered(x *dtensor.Tensor) *dtensor.Tensor {
 	return onAxis(x, b.sequence, layout.Replicate())
 }
 
-// settled reduces a result of attention or the MLP to the layout of the residual stream.
-func (b *Block) settled(y *dtensor.Tensor) *dtensor.Tensor {
-	return onAxis(y, b.sequence, layout.Shard(1)).Reduced()
+// settled reduces a result of attention or the MLP to the layout of the residual stream x.
+func (b *Block) settled(y, x *dtensor.Tensor) *dtensor.Tensor {
+	return reduced(onAxis(y, b.sequence, layout.Shard(1)), x)
+}
+
+// reduced is y.Reduced(), R where x is: with same bits ranks that have no nodes of a sum over the features inside may have divided the
+// result. It is gathered once here, else wherever a norm or a product needs it.
+func reduced(y, x *dtensor.Tensor) *dtensor.Tensor {
+	y = y.Reduced()
+	if !y.Mesh().SameBits() {
+		return y
+	}
+	places := y.Placements()
+	for axis, p := range places {
+		if p.IsShard() && x.Placements()[axis].IsReplicate() {
+			places[axis] = layout.Replicate()
+		}
+	}
+	return y.Redistribute(places...)
 }
 
 // onAxis returns x redistributed to p on one axis of the mesh. It returns x if the mesh has

@@ -47,7 +47,7 @@ func NewMLP(init *Init, c MLPConfig) *MLP {
 // Forward returns the MLP of x. It communicates once, to reduce the result.
 //
 //	x [..., C] R   →   [..., C] R   on the divided axis
-func (m *MLP) Forward(x *dtensor.Tensor) *dtensor.Tensor { return m.partial(x).Reduced() } // P(sum) → R
+func (m *MLP) Forward(x *dtensor.Tensor) *dtensor.Tensor { return reduced(m.partial(x), x) } // P(sum) → R
 
 // partial is Forward before the reduction of its result.
 func (m *MLP) partial(x *dtensor.Tensor) *dtensor.Tensor {

@@ -91,3 +91,29 @@ func bitsOf(ctx context.Context, l layer, x *dtensor.Tensor) (all []uint64, err 
 	})
 	return all, err
 }
+
+// With SameBits, as without, the results of a Block, an Attention and an MLP are R where x is, also where the ranks have no
+// nodes of the sums over the features inside.
+func TestBlocksKeepTheLayout(t *testing.T) {
+	const width, heads = 24, 6
+	for _, ranks := range []int{2, 3} {
+		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			init, axis := nn.NewInit(m, 1), m.Axes()[0].Name
+			x := wave(m, 1, []int{2, 64, width}, layout.Replicate())
+			for i, l := range []layer{nn.NewBlock(init, nn.BlockConfig{Width: width, Heads: heads, TensorAxis: axis}),
+				nn.NewAttention(init, nn.AttentionConfig{Width: width, Heads: heads, TensorAxis: axis}),
+				nn.NewMLP(init, nn.MLPConfig{Width: width, Hidden: 4 * width, TensorAxis: axis})} {
+				err := dtensor.Try(ctx, m, func() {
+					if p := l.Forward(x).Placements()[0]; !p.IsReplicate() {
+						dtensor.Check(fmt.Errorf("layer %d: %v", i, p))
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
