@@ -5,6 +5,7 @@ package handover
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gorun-spmd/gorun/launcher/hosts"
@@ -61,20 +62,43 @@ func newBlame() blame {
 	return b
 }
 
-// unreached names the one of the hosts that ssh has said it does not reach, if no rank has started
-// since, and says what to do: MPICH's launcher waits for it for ever. Later such a line is a rank's. down is set if
-// the host has an address, at which nobody answers.
+// sshFails returns what a line of ssh says of a host to which it cannot connect, or which it cannot enter.
+func sshFails(line string) (text string, ok bool) {
+	line = strings.TrimSpace(line)
+	if text, ok = strings.CutPrefix(line, "ssh: "); ok {
+		return text, true
+	}
+	user, _, denied := strings.Cut(line, ": Permission denied (")
+	return line, denied && strings.Contains(user, "@") || strings.HasSuffix(line, " and you have requested strict checking.") || sshNamesNone(line)
+}
+
+// sshNamesNone reports whether ssh names no host where it says text.
+func sshNamesNone(text string) bool {
+	return text == "Host key verification failed." || text == "Connection timed out during banner exchange" ||
+		strings.HasPrefix(text, "kex_exchange_identification: ")
+}
+
+// unreached says which of the hosts ssh does not reach, by its own words, if no rank has started
+// since, and what to do: MPICH's launcher waits for it for ever. Later such a line is a rank's. host is "" if ssh has not
+// named one, and text too if it has said nothing. down is set if the host has an address, at which nobody answers.
 func (w *words) unreached(list []hosts.Host) (host, text string, down bool) {
 	if w == nil {
 		return "", "", false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.ranks) > 0 {
+		return "", "", false
+	}
+	if sshNamesNone(w.ssh) {
+		return "", fmt.Sprintf("a host cannot be reached (ssh: %s); try ssh to each of %s", w.ssh, hostNames(list)), false
+	}
+	// A name comes after a word or "root@", and before a word or ": why".
+	said := strings.FieldsFunc(w.ssh, func(r rune) bool { return r == ' ' || r == '@' })
 	for _, h := range list {
-		down := strings.HasPrefix(w.ssh, "connect to host "+h.Name+" port ")
-		if len(w.ranks) == 0 && (down || strings.HasPrefix(w.ssh, "Could not resolve hostname "+h.Name+":")) {
+		if slices.Contains(said, h.Name) || slices.Contains(said, h.Name+":") {
 			return h.Name, fmt.Sprintf("%s cannot be reached (ssh: %s); mend its name or its line of the host file, and try ssh %s true",
-				h.Name, w.ssh, h.Name), down
+				h.Name, w.ssh, h.Name), strings.HasPrefix(w.ssh, "connect to host ")
 		}
 	}
 	return "", "", false

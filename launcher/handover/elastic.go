@@ -127,12 +127,12 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 			break
 		}
 	}
-	unreached, _, _ := h.words.unreached(e.hosts)
+	unreached, text, _ := h.words.unreached(e.hosts)
 	switch {
 	case unreached != "":
-		say("not starting the job again: nothing is known of a host %s", unreached)
+		say("not starting the job again: %s cannot be reached", unreached)
 		return false
-	case !begun && len(lost) == 0 && h.words.ownWord() && len(h.words.missing(ranks)) == 0: // as for a wrong flag
+	case !begun && len(lost) == 0 && text == "" && h.words.ownWord() && len(h.words.missing(ranks)) == 0: // as for a wrong flag
 		say("not starting the job again: it failed by its own word before its first step")
 		return false
 	case e.progress.Barren() != "":

@@ -75,7 +75,11 @@ func TestElasticDecisions(t *testing.T) {
 			{ssh("connect to host node3 port 22: No route to host"), here, 2, "node3 lost: it does not answer, or its memory is gone; " +
 				"starting the job again with 2 ranks, restart 2, from the last"}}},
 		{"a host without an address", "--elastic restart", "node1:2,node2:2", []attempt{{ssh("Could not resolve hostname node2: Name or"),
-			here, 0, "not starting the job again: nothing is known of a host node2"}}},
+			here, 0, "not starting the job again: node2 cannot be reached"}}},
+		{"a host that does not let in", "--elastic restart", "node1:2,node2:2", []attempt{{ssh("root@node2: Permission denied (publickey)."),
+			here, 0, "not starting the job again: node2 cannot be reached"}}},
+		{"ssh names no host", "--elastic restart", "node1:2,node2:2", []attempt{{ssh("Connection timed out during banner exchange"),
+			both, 4, "restart 1; there is no snapshot yet"}}},
 		{"a daemon dies before the first step", "--elastic restart", "node1:2,node2:2", []attempt{{append(all,
 			job.Word{Kind: job.Dragged, Rank: 1, Status: 1, Host: "node1.site", Text: "rank 2 ended"}), both, 4, "there is no snapshot yet"}}},
 		{"killed before the first step", "--elastic restart", "node1:2,node2:2",

@@ -64,7 +64,7 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 		}
 		return status
 	}
-	if host, text, _ := h.words.unreached(h.list.hosts); host != "" {
+	if _, text, _ := h.words.unreached(h.list.hosts); text != "" {
 		said += "; " + text
 	}
 	h.console.Say("the job failed: %s: %s", name, said)

@@ -123,8 +123,8 @@ func (w *words) rest() []byte { return w.held }
 // spoken the launcher's own lines tell the user enough.
 func (w *words) hear(piece []byte, whole bool) {
 	w.mu.Lock()
-	if text, ok := strings.CutPrefix(string(piece), "ssh: "); ok && whole && w.ssh == "" {
-		w.ssh = strings.TrimSpace(text)
+	if text, ok := sshFails(string(piece)); ok && whole && w.ssh == "" {
+		w.ssh = text
 	}
 	rank, status, ok := w.blame.read(piece, whole)
 	s := w.ranks[rank]
@@ -401,7 +401,7 @@ func (h *Handover) look() (laggards []int, over bool) {
 			host, silence, h.words.on(host))
 		over = true
 	}
-	if host, text, _ := h.words.unreached(h.list.hosts); host != "" {
+	if _, text, _ := h.words.unreached(h.list.hosts); text != "" {
 		if h.unreached++; time.Duration(h.unreached)*watchdog.Interval > unreachedLimit {
 			h.console.Say("the job ends: %s", text)
 			over = true

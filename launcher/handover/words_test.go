@@ -315,7 +315,7 @@ func TestMissingRanks(t *testing.T) {
 	}
 }
 
-// A host that ssh does not reach is named, if it is one of the job's and no rank has started.
+// A host that ssh does not reach or enter is named, if it is one of the job's and no rank has started. Where ssh names none, all are.
 func TestUnreachedHosts(t *testing.T) {
 	list := []hosts.Host{{Name: "a"}, {Name: "b"}}
 	for line, want := range map[string]string{
@@ -323,6 +323,18 @@ func TestUnreachedHosts(t *testing.T) {
 			"Name or service not known); mend its name or its line of the host file, and try ssh b true",
 		"ssh: connect to host b port 22: No route to host\r\n": "b cannot be reached (ssh: connect to host b port 22: " +
 			"No route to host); mend its name or its line of the host file, and try ssh b true",
+		"root@b: Permission denied (publickey).\r\n": "b cannot be reached (ssh: root@b: Permission denied (publickey).); " +
+			"mend its name or its line of the host file, and try ssh b true",
+		"No ED25519 host key is known for b and you have requested strict checking.\r\nHost key verification failed.\r\n": "b cannot be " +
+			"reached (ssh: No ED25519 host key is known for b and you have requested strict checking.); mend its name or its line of the " +
+			"host file, and try ssh b true",
+		"Host key verification failed.\r\n": "a host cannot be reached (ssh: Host key verification failed.); try ssh to each of a, b",
+		"Connection timed out during banner exchange\r\n": "a host cannot be reached (ssh: Connection timed out during banner exchange); " +
+			"try ssh to each of a, b",
+		"kex_exchange_identification: Connection closed by remote host\r\n": "a host cannot be reached (ssh: kex_exchange_identification: " +
+			"Connection closed by remote host); try ssh to each of a, b",
+		"open b: Permission denied (os error 13)\n":                   "",
+		"root@c: Permission denied (publickey).\r\n":                  "",
 		"ssh: connect to host c port 22: No route to host\r\n":        "",
 		"ssh: connect to host b port 22: No rou":                      "",
 		"it said: ssh: connect to host b port 22: No route to host\n": "",
