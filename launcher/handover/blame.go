@@ -69,7 +69,8 @@ func sshFails(line string) (text string, ok bool) {
 		return text, true
 	}
 	user, _, denied := strings.Cut(line, ": Permission denied (")
-	return line, denied && strings.Contains(user, "@") || strings.HasSuffix(line, " and you have requested strict checking.") || sshNamesNone(line)
+	return line, denied && strings.Contains(user, "@") || strings.HasSuffix(line, " and you have requested strict checking.") ||
+		sshNamesNone(line)
 }
 
 // sshNamesNone reports whether ssh names no host where it says text.

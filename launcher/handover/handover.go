@@ -132,14 +132,13 @@ func (h *Handover) plan(paths []string, folder string) (hosts.Handover, error) {
 	for i, a := range o.Apps {
 		dir := a.Dir
 		// Named in any case: a launcher that lacks it on a host would run the ranks elsewhere.
-		waits := h.shellWaits()
-		if dir != "" || h.remote || waits {
+		if dir != "" || h.remote || h.shellWaits() {
 			if dir, err = options.Absolute(dir); err != nil {
 				return hosts.Handover{}, err
 			}
 		}
 		argv, vars := append([]string{paths[i]}, a.Args...), a.Vars
-		if waits || h.remote && !(h.launcher.ListsPrograms && len(o.Apps) > 1) {
+		if h.throughShell() {
 			argv, dir = h.started(dir, argv)
 		}
 		if name := h.launcher.JobNameVar; h.job != "" && name != "" && os.Getenv(name) != "" {

@@ -24,6 +24,10 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 			h.console.Say("%s, though %s ended well", text, name)
 			return cmp.Or(status, 1)
 		}
+		if h.throughShell() && h.words.voiceless() {
+			h.console.Say("no rank has started, though %s ended well; start the job again", name)
+			return exit.Lost
+		}
 		return h.wellEnded(o)
 	case supervisor.Hung:
 		if it, ok := h.words.first(); ok && it.Kind == job.Ended {

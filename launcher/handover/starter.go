@@ -43,6 +43,11 @@ func (h *Handover) shellWaits() bool {
 	return h.words != nil && h.launcher.ShellWaits && !(h.launcher.ListsPrograms && len(h.opts.Apps) > 1)
 }
 
+// throughShell reports whether a shell starts each rank.
+func (h *Handover) throughShell() bool {
+	return h.shellWaits() || h.remote && !(h.launcher.ListsPrograms && len(h.opts.Apps) > 1)
+}
+
 // started returns the command by which a launcher starts argv in dir through the
 // starter, and the folder to start that in, which all hosts have.
 func (h *Handover) started(dir string, argv []string) (all []string, from string) {

@@ -247,6 +247,16 @@ func (w *words) missing(size int) (ranks []int) {
 	return ranks
 }
 
+// voiceless reports whether no rank has said anything, though asked.
+func (w *words) voiceless() bool {
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.there)+len(w.ranks) == 0
+}
+
 // started returns how many ranks have told that they started.
 func (w *words) started() int {
 	w.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/options"
 	"github.com/gorun-spmd/gorun/launcher/stdio"
@@ -243,6 +244,36 @@ func TestStoppedByItsSystem(t *testing.T) {
 			t.Errorf("%s: gorun says %q", c.name, said)
 		}
 		stderr.Close()
+	}
+}
+
+// A launcher that ends well without having started a rank has not done the job, as Open MPI 4 that is stopped and continued while it
+// starts its daemons. Of ranks that gorun asks for no word nothing is known.
+func TestNoRankHasStarted(t *testing.T) {
+	for _, c := range []struct {
+		remote, words, placed bool
+		want                  int
+	}{{true, true, false, exit.Lost}, {true, true, true, 0}, {true, false, false, 0}, {false, true, false, 0}} {
+		stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &Handover{remote: c.remote, opts: &options.Options{Apps: []options.App{{Ranks: 2}}},
+			launcher: installed{Launcher: hosts.OpenMPI4()}, console: stdio.NewConsole(stderr, stderr, false)}
+		if c.words {
+			h.words = newWords(false)
+		}
+		if c.placed {
+			h.words.take(job.Word{Kind: job.Placed, Rank: 1, Host: "a"})
+		}
+		o := &supervisor.Outcome{Reason: supervisor.Finished, Ends: []supervisor.End{{Ended: true}}}
+		got := h.report(o, "mpirun")
+		h.console.Close()
+		said, _ := os.ReadFile(stderr.Name())
+		stderr.Close()
+		if got != c.want || strings.Contains(string(said), "no rank has started, though mpirun ended well") != (c.want != 0) {
+			t.Errorf("%+v: exit status %d; gorun says %q", c, got, said)
+		}
 	}
 }
 
