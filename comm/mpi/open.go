@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/cgroup"
 )
 
 // threadSerialized is MPI_THREAD_SERIALIZED, the same in both ABIs.
@@ -182,7 +183,7 @@ func (j *job) acquaint() error {
 				0, checking(all[0].checks), i, checking(its.checks), debugVariable)
 		}
 	}
-	j.spins = patience(mine[0].location, locations)
+	j.spins = patience(mine[0].location, locations, cgroup.CPUs(""))
 	if j.segment != nil {
 		j.share(processes)
 		go j.watchPeers(j.peersOf(processes))

@@ -35,8 +35,8 @@ func newLocation(host string) location {
 
 // patience returns how often a rank looks in vain in one pass of the gate: once if the
 // ranks that share cores with it, or with such a one, are more than those cores or unknown,
-// since the one waited for then needs this core.
-func patience(mine location, all []location) (spins int) {
+// since the one waited for then needs this core. allowed is how many cores the control groups allow.
+func patience(mine location, all []location, allowed int) (spins int) {
 	cores, ranks := mine.cpus, 0
 	for grown := true; grown; {
 		grown, ranks = false, 0
@@ -56,7 +56,7 @@ func patience(mine location, all []location) (spins int) {
 			}
 		}
 	}
-	if ranks == 0 || ranks > cores.Count() {
+	if ranks == 0 || ranks > min(cores.Count(), allowed) {
 		return 1
 	}
 	return spinning

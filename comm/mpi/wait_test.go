@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -37,9 +38,12 @@ func TestPatience(t *testing.T) {
 		{"busy elsewhere", []location{at(1, 0), at(1, 1), at(1, 1)}, spinning},
 		{"unknown", []location{{host: 1}, {host: 1}}, 1},
 	} {
-		if got := patience(test.all[0], test.all); got != test.want {
+		if got := patience(test.all[0], test.all, math.MaxInt); got != test.want {
 			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
 		}
+	}
+	if two := []location{at(1, 0, 1), at(1, 0, 1)}; patience(two[0], two, 1) != 1 || patience(two[0], two, 2) != spinning {
+		t.Error("two ranks on two cores spin if their control group allows two cores, and only then")
 	}
 	var own unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &own); err != nil {

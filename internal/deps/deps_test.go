@@ -37,7 +37,8 @@ const policy = `
 	internal/gemm      < internal/ints internal/simd internal/pairwise
 	internal/linalg    <
 	internal/philox    <
-	internal/mem       < internal/fault internal/ints internal/invariant
+	internal/cgroup    <
+	internal/mem       < internal/cgroup internal/fault internal/ints internal/invariant
 	internal/control   < internal/invariant internal/release internal/mem
 	internal/job       <
 	internal/keepalive <
@@ -104,7 +105,7 @@ const policy = `
 	launcher/guardian   < launcher/exit launcher/hosts launcher/proc
 	launcher/watchdog   < launcher/phrase internal/control internal/deadlock
 	launcher/hosts    <
-	launcher/machine  <
+	launcher/machine  < internal/cgroup
 	launcher/proc     <
 	launcher/phrase   <
 	launcher/terminal <

@@ -1,10 +1,11 @@
 package machine
 
-import goruntime "runtime"
+import (
+	goruntime "runtime"
+
+	"github.com/gorun-spmd/gorun/internal/cgroup"
+)
 
 // Cores returns how many CPUs this process may use at once: those of its affinity
-// mask, or fewer under a control group's quota. It is at least 1.
-func Cores() int {
-	goruntime.SetDefaultGOMAXPROCS() // ignore the variable GOMAXPROCS
-	return goruntime.GOMAXPROCS(0)
-}
+// mask, or fewer under a control group's quota, of which whole ones count. It is at least 1.
+func Cores() int { return min(goruntime.NumCPU(), cgroup.CPUs("")) }

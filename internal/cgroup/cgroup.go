@@ -1,0 +1,92 @@
+// Package cgroup reads what the control groups of this process allow, in either version of control groups. Each function takes
+// the folder that holds /proc and /sys, "" for the machine's own.
+package cgroup
+
+import (
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CPUs returns how many whole CPUs the quota of the processor time leaves, at least 1; math.MaxInt if there is none. Go's own
+// default of GOMAXPROCS is 2 at least.
+func CPUs(root string) int {
+	least := math.Inf(1)
+	share := func(quota, period string) {
+		q, err1 := strconv.ParseFloat(quota, 64)
+		p, err2 := strconv.ParseFloat(period, 64)
+		if err1 == nil && err2 == nil && q > 0 && p > 0 { // else "max", or -1
+			least = min(least, q/p)
+		}
+	}
+	for group := range Texts(root, "cpu", "", "cpu.max") {
+		for _, text := range group {
+			quota, period, _ := strings.Cut(text, " ")
+			share(quota, period)
+		}
+	}
+	for quotas := range Texts(root, "cpu", "cpu.cfs_quota_us", "") {
+		for periods := range Texts(root, "cpu", "cpu.cfs_period_us", "") {
+			for i := range min(len(quotas), len(periods)) {
+				share(quotas[i], periods[i])
+			}
+		}
+	}
+	if math.IsInf(least, 1) {
+		return math.MaxInt
+	}
+	return max(1, int(least))
+}
+
+// Least returns the smallest number in a file of these groups, math.MaxInt if none has one: see Texts.
+func Least(root, controller, old, current string) int {
+	least := math.MaxInt
+	for group := range Texts(root, controller, old, current) {
+		for _, text := range group {
+			if n, err := strconv.Atoi(text); err == nil {
+				least = min(least, n)
+			}
+		}
+	}
+	return least
+}
+
+// Texts yields, for each hierarchy of control groups that has the controller, the texts of a file of this process's group and of
+// the groups above it, as far as /sys shows them. old is the file's name in version 1 and current in version 2; "" for none.
+func Texts(root, controller, old, current string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		list, _ := os.ReadFile(root + "/proc/self/cgroup")
+		for line := range strings.Lines(string(list)) {
+			fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+			if len(fields) != 3 {
+				continue
+			}
+			base, name := "/sys/fs/cgroup", current
+			switch {
+			case slices.Contains(strings.Split(fields[1], ","), controller):
+				base, name = "/sys/fs/cgroup/"+controller, old
+			case fields[1] != "":
+				continue
+			}
+			if name == "" {
+				continue
+			}
+			var texts []string
+			for dir := filepath.Clean("/" + fields[2]); ; dir = filepath.Dir(dir) {
+				if text, err := os.ReadFile(root + base + dir + "/" + name); err == nil {
+					texts = append(texts, strings.TrimSpace(string(text)))
+				}
+				if dir == "/" {
+					break
+				}
+			}
+			if !yield(texts) {
+				return
+			}
+		}
+	}
+}

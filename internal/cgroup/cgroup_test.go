@@ -1,0 +1,40 @@
+package cgroup
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestCPUs: the smallest quota counts, of this process's group and of those above it, and of it whole CPUs.
+func TestCPUs(t *testing.T) {
+	const old, both = "sys/fs/cgroup/cpu/", "3:cpu,cpuacct:/x/y\n"
+	for name, c := range map[string]struct {
+		want  int
+		files map[string]string
+	}{
+		"no groups":   {math.MaxInt, nil},
+		"new, no one": {math.MaxInt, map[string]string{"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "max 100000\n"}},
+		"new, one":    {1, map[string]string{"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "100000 100000\n"}},
+		"new, half":   {1, map[string]string{"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "50000 100000\n"}},
+		"new, of the group above": {2, map[string]string{"proc/self/cgroup": "0::/a/job\n", "sys/fs/cgroup/a/job/cpu.max": "800000 100000\n",
+			"sys/fs/cgroup/a/cpu.max": "290000 100000\n"}},
+		"old, no one": {math.MaxInt, map[string]string{"proc/self/cgroup": both, old + "cpu.cfs_quota_us": "-1\n",
+			old + "cpu.cfs_period_us": "100000\n"}},
+		"old, three": {3, map[string]string{"proc/self/cgroup": both, old + "x/y/cpu.cfs_quota_us": "400000\n",
+			old + "x/y/cpu.cfs_period_us": "100000\n", old + "x/cpu.cfs_quota_us": "150000\n", old + "x/cpu.cfs_period_us": "50000\n"}},
+	} {
+		root := t.TempDir()
+		for file, text := range c.files {
+			file = filepath.Join(root, file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := CPUs(root); got != c.want {
+			t.Errorf("%s: %d CPUs, want %d", name, got, c.want)
+		}
+	}
+}
