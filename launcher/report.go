@@ -80,6 +80,9 @@ func (a *attempt) report(o *supervisor.Outcome) int {
 		return exit.Closed
 	case supervisor.Lost:
 		a.console.Say("the guardian process was killed, and all ranks with it")
+		if exit.FewTasks(len(a.plan.ranks)) {
+			a.console.Say("perhaps it could not make a thread: %s", exit.TooManyTasks())
+		}
 		return exit.Lost
 	case supervisor.Refused:
 		return a.sayRefused(o)
@@ -110,6 +113,9 @@ func (a *attempt) headline(f failure, o *supervisor.Outcome) {
 		a.console.Say("%s failed: %s", who, phrase.OneLine(f.text))
 	default:
 		a.console.Say("%s failed: %s", who, a.describe(e))
+	}
+	if a.stderr[f.rank].TooManyTasks() {
+		a.console.Say("it could not make a thread: %s", exit.TooManyTasks())
 	}
 	if f.text != "" && f.text != panicText {
 		return // the tail of its output would say the same again

@@ -1,5 +1,5 @@
-// Package cgroup reads what the control groups of this process allow, in either version of control groups. Each function takes
-// the folder that holds /proc and /sys, "" for the machine's own.
+// Package cgroup reads what the control groups of this process allow, in either version of control groups, and what its user may
+// start. Each function takes the folder that holds /proc and /sys, "" for the machine's own.
 package cgroup
 
 import (
@@ -40,6 +40,22 @@ func CPUs(root string) int {
 		return math.MaxInt
 	}
 	return max(1, int(least))
+}
+
+// Tasks returns how many processes and threads there may be in all, of this user or of these groups, and what sets the smaller
+// limit; math.MaxInt if nothing does. The user's does not bind root.
+func Tasks(root string) (most int, by string) {
+	most, by = Least(root, "pids", "pids.max", "pids.max"), "pids.max of the control group, as of a container"
+	limits, _ := os.ReadFile(root + "/proc/self/limits")
+	for line := range strings.Lines(string(limits)) {
+		rest, ok := strings.CutPrefix(line, "Max processes")
+		if fields := strings.Fields(rest); ok && len(fields) > 0 && os.Geteuid() != 0 {
+			if n, err := strconv.Atoi(fields[0]); err == nil && n < most {
+				most, by = n, "ulimit -u"
+			}
+		}
+	}
+	return most, by
 }
 
 // Least returns the smallest number in a file of these groups, math.MaxInt if none has one: see Texts.

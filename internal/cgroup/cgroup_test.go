@@ -26,15 +26,44 @@ func TestCPUs(t *testing.T) {
 		"old, three": {3, map[string]string{"proc/self/cgroup": both, old + "x/y/cpu.cfs_quota_us": "400000\n",
 			old + "x/y/cpu.cfs_period_us": "100000\n", old + "x/cpu.cfs_quota_us": "150000\n", old + "x/cpu.cfs_period_us": "50000\n"}},
 	} {
-		root := t.TempDir()
-		for file, text := range c.files {
-			file = filepath.Join(root, file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		root := rootOf(t, c.files)
 		if got := CPUs(root); got != c.want {
 			t.Errorf("%s: %d CPUs, want %d", name, got, c.want)
 		}
 	}
+}
+
+// TestTasks: the smaller of the user's limit and that of the groups counts; the user's does not bind root.
+func TestTasks(t *testing.T) {
+	limits := "Limit  Soft Limit  Hard Limit  Units\nMax stack size 8388608 unlimited bytes\nMax processes             40  80  processes\n"
+	user, free := 40, math.MaxInt
+	if os.Geteuid() == 0 {
+		user = math.MaxInt
+	}
+	for name, c := range map[string]struct {
+		want  int
+		files map[string]string
+	}{
+		"none":      {free, map[string]string{"proc/self/cgroup": "8:pids:/\n"}},
+		"the user":  {user, map[string]string{"proc/self/limits": limits}},
+		"the group": {30, map[string]string{"proc/self/limits": limits, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/pids.max": "30\n"}},
+		"old group": {30, map[string]string{"proc/self/cgroup": "8:pids:/x\n", "sys/fs/cgroup/pids/x/pids.max": "30\n"}},
+	} {
+		if got, by := Tasks(rootOf(t, c.files)); got != c.want {
+			t.Errorf("%s: %d tasks by %s, want %d", name, got, by, c.want)
+		}
+	}
+}
+
+// rootOf returns a folder with the given files.
+func rootOf(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for file, text := range files {
+		file = filepath.Join(root, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
 }

@@ -109,7 +109,7 @@ const policy = `
 	launcher/proc     <
 	launcher/phrase   <
 	launcher/terminal <
-	launcher/exit     <
+	launcher/exit     < internal/cgroup
 	launcher/report   < launcher/phrase internal/control internal/ints internal/observe
 	cmd/gorun  < launcher checkpoint runtime internal/rates
 

@@ -3,7 +3,10 @@ package exit
 import (
 	"errors"
 	"fmt"
+	"math"
 	"syscall"
+
+	"github.com/gorun-spmd/gorun/internal/cgroup"
 )
 
 // The exit statuses of gorun that are not a rank's own.
@@ -44,7 +47,22 @@ func Remedied(err error) error {
 	case errors.Is(err, syscall.EFBIG):
 		return fmt.Errorf("%w; raise the limit on the size of files (ulimit -f)", err)
 	case errors.Is(err, syscall.EAGAIN):
-		return fmt.Errorf("%w; raise the limit on processes (ulimit -u, or the container's)", err)
+		return fmt.Errorf("%w; %s", err, TooManyTasks())
 	}
 	return err
+}
+
+// TooManyTasks says which limit keeps a process or a thread from being made, and what to do.
+func TooManyTasks() string {
+	most, by := cgroup.Tasks("")
+	if most == math.MaxInt {
+		return "raise the limit on processes and threads (ulimit -u, or the container's), or start fewer ranks"
+	}
+	return fmt.Sprintf("the limit on processes and threads is %d (%s): raise it, or start fewer ranks", most, by)
+}
+
+// FewTasks reports whether that limit is so low that it may have ended what starts the ranks.
+func FewTasks(ranks int) bool {
+	most, _ := cgroup.Tasks("")
+	return most < 64+8*ranks // a process of Go's has some 6 threads
 }

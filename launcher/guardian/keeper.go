@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/proc"
 )
 
@@ -40,7 +41,7 @@ func keep(top string) (status int) {
 		unix.Close(fd)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "gorun: starting the guardian process: %v\n", err)
+		fmt.Fprintf(os.Stderr, "gorun: starting the guardian process: %v\n", exit.Remedied(err))
 		return 1
 	}
 	for pid := 0; pid != guardian; {

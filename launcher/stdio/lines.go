@@ -84,6 +84,7 @@ type tail struct {
 	mu    sync.Mutex
 	kept  []byte // whole lines
 	crash bool   // kept begins where the program crashed
+	tasks bool   // Go's runtime has said that it could not make a thread
 }
 
 // A report repeats at most so much of a rank's standard error.
@@ -104,6 +105,8 @@ var crashMarks = [...]string{
 func (t *tail) add(lines []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.tasks = t.tasks || bytes.Contains(lines, []byte("cgo: pthread_create failed")) ||
+		bytes.Contains(lines, []byte("runtime: failed to create new OS thread"))
 	if i := crashStart(lines); i >= 0 {
 		t.kept, t.crash = t.kept[:0], true
 		lines = lines[i:]

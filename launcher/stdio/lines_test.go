@@ -76,6 +76,22 @@ func TestSplitterReadsMore(t *testing.T) {
 	}
 }
 
+// Go's runtime says in these words that it could not make a thread, with cgo, without it and with neither.
+func TestTailOfTooManyTasks(t *testing.T) {
+	for line, want := range map[string]bool{
+		"runtime/cgo: pthread_create failed: Resource temporarily unavailable\nSIGABRT: abort\n":       true,
+		"fakecgo: pthread_create failed: 11\nSIGABRT: abort\n":                                         true,
+		"runtime: failed to create new OS thread (have 5 already; errno=11)\nfatal error: newosproc\n": true,
+		"panic: resource temporarily unavailable\n":                                                    false,
+	} {
+		var tl tail
+		tl.add([]byte(line))
+		if tl.tasks != want {
+			t.Errorf("%q: %v, want %v", line, tl.tasks, want)
+		}
+	}
+}
+
 func TestTail(t *testing.T) {
 	number := func(from, to int) string {
 		var b strings.Builder

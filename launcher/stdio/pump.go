@@ -55,6 +55,13 @@ func (c *Console) Pump(from *os.File, stream string, clock bool) *Pump {
 // LastLines returns the last lines of a rank's standard error, or the first lines of a crash.
 func (p *Pump) LastLines() []string { return p.tail.lines() }
 
+// TooManyTasks reports whether a rank has said that it could not make a thread.
+func (p *Pump) TooManyTasks() bool {
+	p.tail.mu.Lock()
+	defer p.tail.mu.Unlock()
+	return p.tail.tasks
+}
+
 // Run copies until the stream ends, or until Drain.
 func (p *Pump) Run() {
 	defer p.from.Close()
