@@ -100,8 +100,10 @@ func (w *watcher) multiplied(ctx context.Context, steps int) error {
 	if w.products == nil {
 		return nil
 	}
-	start := time.Now()
-	err := w.products.Check(ctx, w.world)
+	start, err := w.meet(ctx)
+	if err == nil {
+		err = w.products.Check(ctx, w.world)
+	}
 	w.products = nil
 	w.cost += time.Since(start)
 	return w.fault(ctx, steps, err)
@@ -154,8 +156,10 @@ func (w *watcher) unseal(ctx context.Context, steps int) error {
 	if w.sealed == nil {
 		return nil
 	}
-	start := time.Now()
-	err := w.sealed.Check(ctx, w.world)
+	start, err := w.meet(ctx)
+	if err == nil {
+		err = w.sealed.Check(ctx, w.world)
+	}
 	w.sealed = nil
 	w.cost += time.Since(start)
 	return w.fault(ctx, steps, err)
@@ -170,10 +174,18 @@ func (w *watcher) due() bool {
 	return time.Since(w.since) >= time.Duration(float64(w.cost)/checkShare)
 }
 
+// meet waits for a late rank, which is no cost of what follows, and returns when that begins.
+func (w *watcher) meet(ctx context.Context) (start time.Time, err error) {
+	err = comm.Barrier(ctx, w.world)
+	return time.Now(), err
+}
+
 // check compares replicas.
 func (w *watcher) check(ctx context.Context) error {
-	start := time.Now()
-	err := checkpoint.CheckReplicas(ctx, w.world, &w.state)
+	start, err := w.meet(ctx)
+	if err == nil {
+		err = checkpoint.CheckReplicas(ctx, w.world, &w.state)
+	}
 	if err == nil && !w.watched {
 		err = w.arm()
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
@@ -56,6 +57,39 @@ func TestReplicasAreWatched(t *testing.T) {
 		}
 	}
 	for rank, err := range learn(t, 3, Keep{}, func(*dtensor.Tensor, int, int) {}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// TestCostOfAWatch: to wait for a rank that comes late to a comparison is no cost of it.
+func TestCostOfAWatch(t *testing.T) {
+	const late = time.Second
+	for rank, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: world.Size()})
+		if err != nil {
+			return err
+		}
+		var state checkpoint.State
+		state.AddTensor("w", dtensor.Full(m, tensor.Float32, 1, []int{6, 5}, layout.Replicate()))
+		r := Run{Keep: Keep{State: &state}}
+		watch, err := r.newWatcher(ctx, world, false)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 1 {
+			time.Sleep(late)
+		}
+		start := time.Now()
+		if err := watch.check(ctx); err != nil {
+			return err
+		}
+		if all := time.Since(start); world.Rank() == 0 && watch.cost > all-late/2 {
+			return fmt.Errorf("a comparison that waited some %v of its %v costs %v", late, all, watch.cost)
+		}
+		return nil
+	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
 		}
