@@ -75,6 +75,15 @@ func (x *exchange) rowsOf(messages *tensor.Tensor) *tensor.Tensor {
 	wanted := index.New[int64](messages.Device(), x.begin[len(x.begin)-1])
 	numbers := tensor.Read[int64](messages)
 	x.lists = make([][]int64, len(x.tables))
+	for t := range x.tables {
+		if x.tables[t].dynamic != nil {
+			n := 0
+			for i := range x.requestPeers {
+				n += x.requestCount(i, t)
+			}
+			x.lists[t] = make([]int64, 0, x.tables[t].words()*n)
+		}
+	}
 	for i := range x.requestPeers {
 		for t := range x.tables {
 			n := x.requestCount(i, t)
