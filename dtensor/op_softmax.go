@@ -3,6 +3,7 @@ package dtensor
 import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // Operators on whole rows along a dimension dim:
@@ -13,18 +14,18 @@ import (
 //	S(dim)            a shard of another dimension, by an all-to-all, or R
 //	P, MaskP          R, after a reduction
 //
-// A softmax over a sharded class dimension that ends in a loss is better left
-// to package loss, which needs one small collective.
+// Softmax and LogSoftmax leave S(dim) as it is, but with SameBits: see softmaxOfShards. One over a sharded class
+// dimension that ends in a loss is better left to package loss, which needs one small collective.
 
 // Softmax returns exp(x)/Σexp(x), the sum being over dimension dim. Its
-// gradient is dx = y·(dy - Σ y·dy).
+// gradient is dx = y·(dy - Σ y·dy). Where an axis divides dim, the elements stay where they are: two small all-reduces, of the
+// maxima and the sums, and one for the gradient.
 func (x *Tensor) Softmax(dim int) *Tensor {
 	return x.softmax("Softmax", dim, tensor.Softmax, tensor.SoftmaxGrad)
 }
 
 // LogSoftmax returns x - ln Σexp(x), the sum being over dimension dim. Its
-// gradient is dx = dy - exp(y)·Σdy. Where an axis divides dim, x.Sub(x.LogSumExp([]int{dim}, true))
-// leaves the elements where they are: two small all-reduces.
+// gradient is dx = dy - exp(y)·Σdy. It communicates what Softmax does.
 func (x *Tensor) LogSoftmax(dim int) *Tensor {
 	return x.softmax("LogSoftmax", dim, tensor.LogSoftmax, tensor.LogSoftmaxGrad)
 }
@@ -35,10 +36,16 @@ func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *
 		return x.lift().softmax(op, dim, f, grad).Reshape()
 	}
 	dim = x.dim(op, dim)
-	out := x.rowwise(op, dim, f)
+	var out *Tensor
+	onShards := x.shards(dim) && !x.spec.mesh.eng.same
+	if onShards {
+		out = x.softmaxOfShards(op, dim)
+	} else {
+		out = x.rowwise(op, dim, f)
+	}
 	if x.tracked() {
 		out.recordTwice(op, func(gy *Tensor) {
-			if gy.again() {
+			if onShards || gy.again() {
 				x.accumulate(softmaxGrad(op, gy.widen(), out.widen(), dim).Cast(gy.DType()))
 				return
 			}
@@ -46,6 +53,20 @@ func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *
 		})
 	}
 	return out
+}
+
+// softmaxOfShards returns Softmax or LogSoftmax along a dimension that an axis divides. It is not recorded.
+func (x *Tensor) softmaxOfShards(op string, dim int) *Tensor {
+	return x.Detach().inWide(op, func(x *Tensor) *Tensor {
+		x = x.Reduced()
+		less := x.Sub(x.reduce(kernel.OpAmax, []int{dim}, true).Reduced())
+		e := less.Exp()
+		sum := e.Sum([]int{dim}, true).Reduced()
+		if op == "Softmax" {
+			return e.Div(sum)
+		}
+		return less.Sub(sum.Log())
+	})
 }
 
 // softmaxGrad returns the gradient of y = Softmax or LogSoftmax, computed by recorded operators.
