@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // network is a small function of three parameters with most kinds of operators.
@@ -272,6 +273,11 @@ func TestLayoutErrors(t *testing.T) {
 			{[]string{"Narrow", "start 3 and length 2", "out of range", "dim 0"}, func() { a.Narrow(0, 3, 2) }},
 			{[]string{"Narrow", "start -9 and length 2"}, func() { a.Narrow(0, -9, 2) }},
 			{[]string{"Cat"}, func() { dtensor.Cat(0) }},
+			{[]string{"MaskedFill", "MaskedFill: x [4, 4] S(0)", "5 elements along dim 0", "Unsqueeze"}, func() {
+				a.MaskedFill(b.CompareScalar(kernel.OpGt, 0), 1)
+			}},
+			{[]string{"LogicalAnd", "LogicalAnd: ", "[5, 4] R"}, func() { a.LogicalAnd(b) }},
+			{[]string{"LogicalOr", "LogicalOr: ", "[5, 4] R"}, func() { a.LogicalOr(b) }},
 			{[]string{"TopK", "k is 9"}, func() { a.TopK(9, 0) }},
 			{[]string{"QR", "Unsqueeze a vector"}, func() { a.Reshape(-1).QR() }},
 			{[]string{"SVD", "Cast it"}, func() { a.Cast(tensor.Int64).SVD() }},

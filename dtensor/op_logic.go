@@ -14,10 +14,12 @@ import (
 func (x *Tensor) LogicalNot() *Tensor { return x.Detach().CompareScalar(kernel.OpEq, 0) }
 
 // LogicalAnd returns whether a and b are both true.
-func (a *Tensor) LogicalAnd(b *Tensor) *Tensor { return b.truth().MaskedFill(a.LogicalNot(), 0) }
+func (a *Tensor) LogicalAnd(b *Tensor) *Tensor {
+	return b.truth().maskedFill("LogicalAnd", a.LogicalNot(), 0)
+}
 
 // LogicalOr returns whether a or b is true, or both are.
-func (a *Tensor) LogicalOr(b *Tensor) *Tensor { return b.truth().MaskedFill(a.truth(), 1) }
+func (a *Tensor) LogicalOr(b *Tensor) *Tensor { return b.truth().maskedFill("LogicalOr", a.truth(), 1) }
 
 // LogicalXor returns whether one of a and b is true and the other is not.
 func (a *Tensor) LogicalXor(b *Tensor) *Tensor { return a.truth().Compare(kernel.OpNe, b.truth()) }

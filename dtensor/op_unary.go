@@ -367,18 +367,21 @@ func wantComparison(name string, op kernel.CompareOp, x *Tensor) {
 // Where returns the elements of a where t, a Bool tensor, is true and those of
 // b elsewhere; the three broadcast. The gradient goes to the argument that was
 // taken.
-func (t *Tensor) Where(a, b *Tensor) *Tensor {
-	defer t.spec.mesh.Span("Where").End()
-	m := sameMesh("Where", t, a, b)
+func (t *Tensor) Where(a, b *Tensor) *Tensor { return t.where("Where", a, b) }
+
+// where is Where of an operator op.
+func (t *Tensor) where(op string, a, b *Tensor) *Tensor {
+	defer t.spec.mesh.Span(op).End()
+	m := sameMesh(op, t, a, b)
 	if t.DType() != tensor.Bool || a.DType() != b.DType() {
-		refuse("Where", fmt.Sprintf("the types are %v, %v and %v", t.DType(), a.DType(), b.DType()), "give a Bool and two of one type",
+		refuse(op, fmt.Sprintf("the types are %v, %v and %v", t.DType(), a.DType(), b.DType()), "give a Bool and two of one type",
 			operand("cond", t), operand("a", a), operand("b", b))
 	}
-	r := m.rule(keyOf("Where", t, a, b), func() (*layout.Rule, error) { return pointwise("Where", layout.Opaque, t, a, b) }, t, a, b)
-	c, x, y := t.to(r.in[0], "Where"), a.to(r.in[1], "Where"), b.to(r.in[2], "Where")
+	r := m.rule(keyOf(op, t, a, b), func() (*layout.Rule, error) { return pointwise(op, layout.Opaque, t, a, b) }, t, a, b)
+	c, x, y := t.to(r.in[0], op), a.to(r.in[1], op), b.to(r.in[2], op)
 	out := m.part(r.out[0], a.DType(), func() *tensor.Tensor { return tensor.Where(c.local, x.local, y.local) })
 	if Tracked(a, b) {
-		out.recordTwice("Where", func(gy *Tensor) {
+		out.recordTwice(op, func(gy *Tensor) {
 			if x.takes() {
 				x.accumulate(gy.keepWhere(c, true).sumTo(a.spec.shape))
 			}
@@ -412,9 +415,20 @@ func (t *Tensor) keepWhere(cond *Tensor, value bool) *Tensor {
 // MaskedFill returns x with v wherever mask, a Bool tensor that broadcasts to
 // x, is true. Its gradient is dy with 0 there.
 func (x *Tensor) MaskedFill(mask *Tensor, v float64) *Tensor {
-	sameMesh("MaskedFill", x, mask)
+	return x.maskedFill("MaskedFill", mask, v)
+}
+
+// maskedFill is MaskedFill of an operator op.
+func (x *Tensor) maskedFill(op string, mask *Tensor, v float64) *Tensor {
+	sameMesh(op, x, mask)
 	if mask.DType() != tensor.Bool {
-		refuse("MaskedFill", "the mask holds "+mask.DType().String(), "compare it first", operand("x", x), operand("mask", mask))
+		refuse(op, "the mask holds "+mask.DType().String(), "compare it first", operand("x", x), operand("mask", mask))
 	}
-	return mask.Where(filled(x.spec.mesh.shapeSpec("MaskedFill", nil), x.DType(), v), x)
+	for i, j := len(mask.spec.shape)-1, len(x.spec.shape)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
+		if p, n := mask.spec.shape[i], x.spec.shape[j]; p != n && p != 1 && n != 1 {
+			refuse(op, fmt.Sprintf("the mask does not broadcast: it has %d elements along dim %d and x has %d along dim %d", p, i, n, j),
+				"Unsqueeze or Reshape it so that its last dims are x's or 1", operand("x", x), operand("mask", mask))
+		}
+	}
+	return mask.where(op, filled(x.spec.mesh.shapeSpec(op, nil), x.DType(), v), x)
 }

@@ -144,6 +144,12 @@ func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tenso
 	if in.Memory != nil {
 		memory, before = in.Memory, 0
 	}
+	keys := memory.Dim(1) + before
+	if in.Memory != nil && in.Cache.Len() > 0 {
+		keys = in.Cache.Len()
+	}
+	a.wantScores("Mask", in.Mask, x, keys)
+	a.wantScores("Bias", in.Bias, x, keys)
 	q := a.rotated(a.Q, a.QNorm, x, a.Heads, before) // [B, H, T, D] S(1)
 	if a.Scale != 0 {
 		q = q.Scale(a.Scale * math.Sqrt(float64(a.HeadDim)))
@@ -160,6 +166,23 @@ func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tenso
 	y := a.over(q, k, v, in, before)
 	y = y.Transpose(1, 2).Reshape(x.Dim(0), x.Dim(1), a.Heads*a.HeadDim) // [B, T, H·D] S(2)
 	return a.Out.Forward(y)
+}
+
+// wantScores refuses an input that does not broadcast to the scores of the queries of x and so many keys.
+func (a *Attention) wantScores(name string, input, x *dtensor.Tensor, keys int) {
+	if input == nil {
+		return
+	}
+	scores, given := []int{x.Dim(0), a.Heads, x.Dim(1), keys}, input.Shape() // [B, H, T, S]
+	fits := len(given) <= len(scores)
+	for i := 1; fits && i <= len(given); i++ {
+		n := given[len(given)-i]
+		fits = n == 1 || n == scores[len(scores)-i]
+	}
+	if !fits {
+		fault.Throw(fmt.Errorf("nn: Attention: the %s is %v; give it a shape that broadcasts to %v, [batch, heads, queries, keys]: "+
+			"of padding [%d, 1, 1, %d]", name, input, scores, scores[0], scores[3]))
+	}
 }
 
 // rotated returns the heads of queries or keys, [B, n, T, D] S(1), normalised and rotated; before is the position of the first.

@@ -106,18 +106,36 @@ func TestKVCacheOfMemory(t *testing.T) {
 	})
 }
 
-// A mask of numbers, which PyTorch adds, is refused.
-func TestMaskOfNumbers(t *testing.T) {
+// A mask of numbers, which PyTorch adds, is refused, and a mask or a bias that does not fit the scores, before the cache has new
+// positions.
+func TestMasksAreRefused(t *testing.T) {
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
 		a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: 4, Heads: 2})
 		x := wave(mesh, 1, []int{2, 3, 4}, batch()...)
-		err := dtensor.Try(ctx, mesh, func() {
-			a.ForwardWith(x, nn.AttentionInput{Mask: wave(mesh, 2, []int{3, 3}, mesh.Every(layout.Replicate())...)})
-		})
-		if err == nil || !strings.Contains(err.Error(), "or add numbers as Bias") {
-			return fmt.Errorf("got %v", err)
+		var cache nn.KVCache
+		if err := dtensor.Try(ctx, mesh, func() { a.ForwardWith(x, nn.AttentionInput{Cache: &cache}) }); err != nil {
+			return err
 		}
-		return nil
+		numbers := func(shape ...int) *dtensor.Tensor { return wave(mesh, 2, shape, mesh.Every(layout.Replicate())...) }
+		mask := func(shape ...int) *dtensor.Tensor { return numbers(shape...).CompareScalar(kernel.OpGt, 0) }
+		for _, c := range []struct {
+			want string
+			in   nn.AttentionInput
+		}{
+			{"or add numbers as Bias", nn.AttentionInput{Mask: numbers(3, 3)}},
+			{"nn: Attention: the Mask is bool [2, 3] R", nn.AttentionInput{Mask: mask(2, 3)}},
+			{"broadcasts to [2 2 3 6]", nn.AttentionInput{Mask: mask(2, 1, 1, 3), Cache: &cache}},
+			{"of padding [2, 1, 1, 6]", nn.AttentionInput{Mask: mask(5, 1, 6), Cache: &cache}},
+			{"the Bias is float32 [3, 1, 3]", nn.AttentionInput{Bias: numbers(3, 1, 3)}},
+			{"the Mask is bool [1, 1, 1, 1, 3]", nn.AttentionInput{Mask: mask(1, 1, 1, 1, 3)}},
+			{"broadcasts to [2 2 3 5]", nn.AttentionInput{Mask: mask(4), Memory: numbers(2, 5, 4)}},
+		} {
+			err := dtensor.Try(ctx, mesh, func() { a.ForwardWith(x, c.in) })
+			if err == nil || !strings.Contains(err.Error(), c.want) || cache.Len() != 3 {
+				return fmt.Errorf("got %v, want %q; the cache has %d positions", err, c.want, cache.Len())
+			}
+		}
+		return dtensor.Try(ctx, mesh, func() { a.ForwardWith(x, nn.AttentionInput{Mask: mask(2, 1, 1, 6).LogicalNot(), Cache: &cache}) })
 	})
 }
 
