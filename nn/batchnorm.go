@@ -14,7 +14,8 @@ import (
 //
 // While training (see dtensor.Mesh.Training) it computes them over the whole batch, on all
 // ranks that divide it, as PyTorch's SyncBatchNorm does, and moves the running averages
-// towards them by Momentum. Otherwise it normalises by the running averages.
+// towards them by Momentum; of one number a channel, which would become 0, it throws an error. Otherwise it normalises by the
+// running averages.
 type BatchNorm struct {
 	Weight, Bias *dtensor.Tensor // [C]
 	// RunningMean and RunningVar are no parameters, but go into checkpoints; see Buffered.
@@ -48,8 +49,12 @@ func (n *BatchNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	wide := x.Cast(x.DType().Wide())
 	mean, variance := n.RunningMean.Cast(wide.DType()).Reshape(shape...), n.RunningVar.Cast(wide.DType()).Reshape(shape...)
 	if x.Mesh().Training() {
-		mean, variance = wide.Mean(dims, true).Squeeze(0), wide.Var(dims, 0, true).Squeeze(0)
 		count := float64(x.Numel() / max(channels, 1))
+		if channels > 0 && count < 2 {
+			fault.Throw(fmt.Errorf("nn: BatchNorm.Forward: %v has %v numbers a channel, and training takes their variance; give a batch of two "+
+				"or more, or normalise by a LayerNorm or GroupNorm", x.Layout(), count))
+		}
+		mean, variance = wide.Mean(dims, true).Squeeze(0), wide.Var(dims, 0, true).Squeeze(0)
 		n.update(n.RunningMean, mean, 1)
 		n.update(n.RunningVar, variance, count/max(count-1, 1))
 	}

@@ -324,6 +324,12 @@ func TestLayerRefusals(t *testing.T) {
 			{"smaller than the kernel", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 5}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewConv1d(init, nn.ConvConfig{In: 2, Out: 4, Kernel: 1}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewBatchNorm(init, 2).Forward(x) }},
+			{"a batch of two or more", func() {
+				_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+					return nn.NewBatchNorm(init, 4).Forward(x.Reshape(-1).Narrow(0, 0, 4).Reshape(1, 4)).Sum(nil, false)
+				}, x)
+				dtensor.Check(err)
+			}},
 			{"it wants [batch, 2 channels]", func() { nn.NewGroupNorm(init, 1, 2).Forward(x) }},
 			{"cannot be divided into 3 groups", func() { nn.NewGroupNorm(init, 3, 4) }},
 			{"smaller than the window", func() { nn.NewMaxPool1d(nn.PoolConfig{Kernel: 5}).Forward(x) }},
