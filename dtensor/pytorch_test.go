@@ -192,6 +192,19 @@ var composed = map[string]func(in []T) T{
 	}),
 	"logaddexp2": two(func(a, b T) T { return a.Scale(math.Ln2).LogAddExp(b.Scale(math.Ln2)).Scale(1 / math.Ln2) }),
 	"isinf":      one(func(x T) T { x = x.Round().Log(); return x.Abs().CompareScalar(kernel.OpEq, math.Inf(1)) }),
+	"associative_scan": two(func(a, b T) T {
+		for n, have := a.Dim(0), 1; have < n; have *= 2 {
+			last := a.Narrow(0, have, n-have)
+			b = dtensor.Cat(0, b.Narrow(0, 0, have), last.Mul(b.Narrow(0, 0, n-have)).Add(b.Narrow(0, have, n-have)))
+			a = dtensor.Cat(0, a.Narrow(0, 0, have), last.Mul(a.Narrow(0, 0, n-have)))
+		}
+		return b
+	}),
+	"fake_quantize_per_tensor_affine": one(func(x T) T {
+		x, scale, lo, hi := x.Scale(3), 0.25, -2.0, 1.75
+		c := x.Clamp(lo-scale/2, hi+scale/2)
+		return c.Add(c.Detach().Scale(1 / scale).Round().Scale(scale).Clamp(lo, hi).Sub(c.Detach()))
+	}),
 	"cumulative_trapezoid": one(func(x T) T {
 		n, dx := x.Dim(0), 0.5
 		return x.Narrow(0, 1, n-1).Add(x.Narrow(0, 0, n-1)).Cumsum(0).Scale(dx / 2)

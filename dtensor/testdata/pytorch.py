@@ -29,6 +29,14 @@ def scatter_reduce(x, y):
                       for k, (op, self) in enumerate(ops)], 1)
 
 
+def scan(a, b):
+    """h[t] = a[t]·h[t-1] + b[t], as torch.associative_scan and Mamba compute it, by a loop."""
+    h = [b[0]]
+    for t in range(1, len(b)):
+        h.append(a[t] * h[-1] + b[t])
+    return torch.stack(h)
+
+
 def turned(x):
     """x with a larger diagonal of the other sign: its rows are not exchanged and its determinant is not near 0."""
     return x * 0.2 - 2 * torch.eye(x.shape[-1], dtype=x.dtype)
@@ -138,6 +146,8 @@ cases = {
     "diag_embed": (torch.diag_embed, rows),
     "logaddexp2": (torch.logaddexp2, pair),
     "isinf": (lambda x: torch.isinf(x.round().log()).double(), rows),
+    "associative_scan": (scan, [(5, 3), (5, 3)]),
+    "fake_quantize_per_tensor_affine": (lambda x: torch.fake_quantize_per_tensor_affine(x * 3, 0.25, 2, -6, 9), rows),
     "cumulative_trapezoid": (lambda x: torch.cumulative_trapezoid(x, dx=0.5, dim=0), rows),
     "block_diag": (torch.block_diag, [(2, 3), (3, 1)]),
     "select_scatter": (lambda x, y: x.select_scatter(y, 0, 2), [(5, 3), (3,)]),
