@@ -95,7 +95,12 @@ type means struct {
 // newMeans returns means that have the present values of params.
 func newMeans(call string, params []*dtensor.Tensor) means {
 	m := means{params: params, tensors: states(params), places: placesOf(params)}
+	first := make(map[*dtensor.Tensor]int, len(params))
 	for i, p := range params {
+		if k, again := first[p]; again {
+			fault.Throw(fmt.Errorf("optim: %s: parameter %d is parameter %d again, and Swap would exchange it twice; give each once", call, i, k))
+		}
+		first[p] = i
 		if p.Layout().IsPartial() {
 			fault.Throw(fmt.Errorf("optim: %s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", call, i, p))
 		}

@@ -186,7 +186,7 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// EMA is a loop over elements, and Swap twice is nothing.
+// EMA is a loop over elements, and Swap twice is nothing. A parameter that is listed twice, which Swap would leave exchanged, is refused.
 func TestEMA(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -211,6 +211,10 @@ func TestEMA(t *testing.T) {
 				return err
 			}
 			e.Swap()
+			twice := dtensor.Try(ctx, m, func() { optim.NewSWA([]*dtensor.Tensor{p, p}) })
+			if twice == nil || !strings.Contains(twice.Error(), "optim: NewSWA: parameter 1 is parameter 0 again") {
+				return fmt.Errorf("an average of one parameter twice: %v", twice)
+			}
 			return near("swapped back", p, before, 0)
 		})
 	}
