@@ -56,6 +56,10 @@ type Call struct {
 	of                   *Call  // the call that this is a step of, see Inner; nil: none
 
 	places func(rank int) (a, b int) // see Places
+
+	// Untaken says, while a call of package comm/message waits, which messages have come that it does not take; "" if none
+	// have. If it is nil nothing is said.
+	Untaken func() string
 }
 
 // The bits of Call.special.
@@ -189,6 +193,14 @@ func (c *Call) Blocks() bool { return c.queue == nil }
 
 // OfAny reports whether the call waits for a message of any rank.
 func (c *Call) OfAny() bool { return c.Kind.Tagged() && c.Root == AnyRank }
+
+// NotTaken returns what Untaken says, "" if it is nil.
+func (c *Call) NotTaken() string {
+	if c.Untaken == nil {
+		return ""
+	}
+	return c.Untaken()
+}
 
 // check returns what is wrong with the call on rank of size, nil if nothing is.
 func (c *Call) check(rank, size int) error {

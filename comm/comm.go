@@ -239,5 +239,10 @@ func (c *Comm) failAlone(call *Call, err error) *Error {
 	if e, ok := err.(*EndedError); ok { // ranks of one process share it
 		err = &EndedError{Rank: e.Rank, Cause: e.Cause, kind: call.Kind}
 	}
+	if errors.Is(err, ErrEnded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		if untaken := call.NotTaken(); untaken != "" {
+			err = fmt.Errorf("%w; %s", err, untaken)
+		}
+	}
 	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
 }

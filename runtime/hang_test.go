@@ -147,6 +147,7 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 		},
 		"mailboxes": commtest.ReceiveFirst,
 		"anyrank":   commtest.ReceiveAnother,
+		"othertag":  commtest.ReceiveAnotherTag,
 		"alone":     commtest.ReceiveOwn,
 		"parts":     commtest.LongMessages,
 		// loops has no rank ever make a call: one computes without end, the others sleep.
@@ -269,6 +270,22 @@ func TestReceivesOfAnyRankThatNobodySends(t *testing.T) {
 		`^  0 +waits +message.Recv int64\[1\] from any rank, tag 6 .* any rank `)
 }
 
+func TestReceivesOfAnotherTag(t *testing.T) {
+	hangs(t, []string{"-np", "3", "rankprogram", "othertag"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0; rank 1 waits in message.Recv int64\[1\] from rank 0, tag 8, `+
+			`and 1 message has come that it does not take: int64\[1\] from rank 0, tag 7$`,
+		`^  0 +waits +AllToAll int64\[2\] for message.Close +ranks 0-1 #\d+ +`,
+		`^  1 +waits +message.Recv int64\[1\] from rank 0, tag 8 +ranks 0-1 +commtest/waits.go`)
+	eachMPI(t, func(t *testing.T, via string) {
+		out, _ := exec.Command("gorun", "--via", via, "-np", "3", "rankprogram", "othertag").CombinedOutput()
+		want := `the job hangs: .*; rank 1 waits in message.Recv int64\[1\] from rank 0, tag 8, and 1 message has come that it does not ` +
+			`take: int64\[1\] from rank 0, tag 7`
+		if !regexp.MustCompile(want).Match(out) {
+			t.Errorf("nothing matches %q:\n%s", want, out)
+		}
+	})
+}
+
 func TestPartsOfMessagesAreNoHang(t *testing.T) {
 	eachMPI(t, func(t *testing.T, via string) {
 		if out, err := exec.Command("gorun", "--via", via, "-np", "2", "rankprogram", "parts").CombinedOutput(); err != nil {
@@ -287,7 +304,7 @@ func TestDifferentOrders(t *testing.T) {
 	hangs(t, []string{"-np", "2", "rankprogram", "orders"},
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
 		`^  0 +waits +AllReduce sum float32.* world #\d+ `,
-		`^  1 +waits +AllReduce sum float32.* group .\S* #1 `)
+		`^  1 +waits +AllReduce sum float32.* ranks 0-1 #1 `)
 }
 
 func TestEndlessLoop(t *testing.T) {
@@ -319,7 +336,7 @@ func TestNoGoroutineIsLeftToAct(t *testing.T) {
 	hangs(t, []string{"-np", "2", "rankprogram", "nobodyleft"},
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
 		`^  0 +waits +Barrier +world #5 `,
-		`^  1 +waits +Barrier +group .\S* #1 `)
+		`^  1 +waits +Barrier +ranks 0-1\b.* #1 `)
 }
 
 func TestDeadlocksAreIgnoredOnDemand(t *testing.T) {
@@ -345,13 +362,13 @@ func TestWaitingForAsynchronousCallsInDifferentOrders(t *testing.T) {
 	hangs(t, []string{"-np", "2", "rankprogram", "asynccross"},
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
 		`^  0 +waits +AllReduce sum float32\[1\] +world #3 +runtime/hang_test\.go:\d+ +rank 1 `,
-		`^  1 +waits +AllReduce sum float32\[1\] +group a #1 +runtime/hang_test\.go:\d+ +rank 0 `)
+		`^  1 +waits +AllReduce sum float32\[1\] +ranks 0-\d #1 +runtime/hang_test\.go:\d+ +rank 0 `)
 }
 
 func TestAsynchronousCallsHideNoHang(t *testing.T) {
 	hangs(t, []string{"-np", "3", "rankprogram", "asynchidden"},
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
-		`^  0 +waits +Recv.*\n +waits, async +AllReduce sum float32\[1\] +group a #1 `,
+		`^  0 +waits +Recv.*\n +waits, async +AllReduce sum float32\[1\] +ranks 0-\d #1 `,
 		`^  2 +in its own code +after Split int64\[\d+\] +world #2 `)
 }
 

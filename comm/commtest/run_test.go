@@ -147,6 +147,8 @@ func TestRanksThatWaitForEachOtherFailTheTest(t *testing.T) {
 			}},
 		"receives of any rank with another tag": {3, `0 waits for 1 waits for 0, rank 0 called message\.Recv int64\[1\] from any rank, tag 6 at `,
 			ReceiveAnother},
+		"a receive with another tag": {2, `rank 1 called message\.Recv int64\[1\] from rank 0, tag 8 at .* and waits for rank 0, ` +
+			`while 1 message has come that it does not take: int64\[1\] from rank 0, tag 7; make the calls`, ReceiveAnotherTag},
 		"a message to itself that it does not receive": {1, `the only rank waits for itself`, ReceiveAnother},
 		"three Sends": {3, `0 waits for 1 waits for 2 waits for 0, .* use SendRecv`,
 			func(ctx context.Context, world *comm.Comm) error {

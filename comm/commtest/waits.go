@@ -3,6 +3,7 @@ package commtest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/message"
@@ -28,6 +29,28 @@ func ReceiveAnother(ctx context.Context, world *comm.Comm) error {
 		return err
 	}
 	_, err = message.Recv(ctx, m, make([]int64, 1), message.AnySource, 6)
+	return err
+}
+
+// ReceiveAnotherTag has rank 1 receive a message of another tag than rank 0 has sent on a communicator of the first two ranks,
+// which is a hang.
+func ReceiveAnotherTag(ctx context.Context, world *comm.Comm) error {
+	pair, err := world.Split(ctx, world.Rank()/2, world.Rank())
+	if err != nil || world.Rank() > 1 {
+		return err
+	}
+	m, err := message.New(ctx, pair)
+	if err != nil {
+		return err
+	}
+	if pair.Rank() == 0 {
+		time.Sleep(50 * time.Millisecond) // rank 1 already waits
+		if err := message.Send(ctx, m, []int64{1}, 1, 7); err != nil {
+			return err
+		}
+		return m.Close(ctx)
+	}
+	_, err = message.Recv(ctx, m, make([]int64, 1), 0, 8)
 	return err
 }
 

@@ -22,7 +22,8 @@ type DeadlockError struct {
 // A BlockedCall is a call whose wait cannot end.
 type BlockedCall struct {
 	comm.Party
-	On int // the first rank that has not come
+	On      int    // the first rank that has not come
+	Untaken string // messages that have come and that the call does not take; "" if there are none
 }
 
 // Error names the calls of all ranks.
@@ -35,6 +36,9 @@ func (e *DeadlockError) Error() string {
 	fmt.Fprintf(&b, "%d", e.Circle[0])
 	for _, w := range e.Waits {
 		fmt.Fprintf(&b, ", %v and waits for rank %d", w.Party, w.On)
+		if w.Untaken != "" {
+			fmt.Fprintf(&b, ", while %s", w.Untaken)
+		}
 	}
 	for _, r := range e.Idle {
 		fmt.Fprintf(&b, ", rank %d is in no call", r)
@@ -59,13 +63,14 @@ func (e *DeadlockError) sends() bool {
 
 // waiting is a call of one rank that waits for other ranks of its group.
 type waiting struct {
-	rank  *Rank
-	ctx   context.Context
-	call  *comm.Call
-	need  need
-	party comm.Party // set once the watcher has asked for it
-	alone bool       // the call has no place in the order of the group's collectives
-	at    int        // waits[at] of the job is this
+	rank    *Rank
+	ctx     context.Context
+	call    *comm.Call
+	need    need
+	party   comm.Party // set once the watcher has asked for it, with untaken
+	untaken string     // see BlockedCall
+	alone   bool       // the call has no place in the order of the group's collectives
+	at      int        // waits[at] of the job is this
 }
 
 // begin notes that this rank waits; the job's lock is held.
@@ -217,7 +222,7 @@ func (w *watcher) explain(circle []int, n int) *DeadlockError {
 			continue
 		}
 		idle[wait.rank.g.world[wait.rank.rank]] = false
-		e.Waits = append(e.Waits, BlockedCall{wait.party, w.numbers[missing[0]]})
+		e.Waits = append(e.Waits, BlockedCall{wait.party, w.numbers[missing[0]], wait.untaken})
 	}
 	slices.SortStableFunc(e.Waits, func(a, b BlockedCall) int { return a.Rank - b.Rank })
 	for r := range n {

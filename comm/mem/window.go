@@ -96,7 +96,7 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			return err
 		}
 		if r.g.describe && w.party.Call == "" {
-			w.party = r.party(call)
+			w.party, w.untaken = r.party(call), call.NotTaken()
 		}
 		r.g.mu.Unlock()
 		time.Sleep(windowNap)

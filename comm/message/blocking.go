@@ -22,7 +22,7 @@ func (m *Mailbox) block(ctx context.Context, a *args, alloc func(bytes int) comm
 	a.what = uint64(a.buf.DType)
 	st, err := m.complete(ctx, a, m.tally, alloc)
 	if err != nil {
-		return st, m.inner.FailAlone(a.call(), err)
+		return st, m.inner.FailAlone(a.call(m), err)
 	}
 	return st, nil
 }
@@ -39,10 +39,10 @@ func (m *Mailbox) sendRecv(ctx context.Context, in, out *args) (Status, error) {
 	}
 	in.what, out.what = uint64(in.buf.DType), uint64(out.buf.DType)
 	if err := m.check(out); err != nil {
-		return Status{}, m.inner.FailAlone(out.call(), err)
+		return Status{}, m.inner.FailAlone(out.call(m), err)
 	}
 	if err := m.enterUnless(ctx, in); err != nil {
-		return Status{}, m.inner.FailAlone(in.call(), err)
+		return Status{}, m.inner.FailAlone(in.call(m), err)
 	}
 	m.tally.Add(in.kind, in.buf.Bytes())
 	left := m.sendShort(out) // then the receive is posted while the message is on its way
@@ -59,14 +59,14 @@ func (m *Mailbox) sendRecv(ctx context.Context, in, out *args) (Status, error) {
 	}
 	st, err := m.finish(ctx, in, b)
 	if err != nil {
-		return st, m.inner.FailAlone(in.call(), err)
+		return st, m.inner.FailAlone(in.call(m), err)
 	}
 	return st, nil
 }
 
 // blockObserved is block for a call that is not quiet.
 func (m *Mailbox) blockObserved(ctx context.Context, a args, alloc func(bytes int) comm.Buffer) (st Status, err error) {
-	call := a.call()
+	call := a.call(m)
 	a.what = call.Fingerprint().What >> 16
 	err = m.inner.Alone(call, func() (err error) {
 		st, err = m.complete(ctx, &a, nil, alloc)
@@ -152,7 +152,7 @@ func (m *Mailbox) spareCall() *blockingCall {
 	n := len(m.spares)
 	if n == 0 {
 		b := &blockingCall{Request: Request{m: m}}
-		b.on = b.look
+		b.on, b.call.Untaken = b.look, func() string { return m.untaken(b.kind, int(b.peer)) }
 		return b
 	}
 	b := m.spares[n-1]

@@ -131,6 +131,37 @@ func (m *Mailbox) find(from, tag int, take bool) *envelope {
 	return found
 }
 
+// untaken says which messages have come that a receive or a probe from a rank, which waits, does not take: those of that rank, if
+// there are some.
+func (m *Mailbox) untaken(kind comm.Kind, from int) string {
+	if kind == comm.TaggedSendKind {
+		return ""
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if from != AnySource && m.ins[from].early.first == nil {
+		from = AnySource
+	}
+	count, first := 0, (*envelope)(nil)
+	for r := range m.ins {
+		if from != AnySource && r != from {
+			continue
+		}
+		for e := m.ins[r].early.first; e != nil; e = e.next {
+			if count++; first == nil || e.order < first.order {
+				first = e
+			}
+		}
+	}
+	switch count {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("1 message has come that it does not take: %s", first.describe(m))
+	}
+	return fmt.Sprintf("%d messages have come that it does not take, the first of them %s", count, first.describe(m))
+}
+
 // arrive gives a message to the receive that was posted first of those that take it, and keeps it
 // if there is none. e's data is the caller's.
 func (m *Mailbox) arrive(e *envelope) {

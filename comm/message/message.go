@@ -72,7 +72,7 @@ func Probe(ctx context.Context, m *Mailbox, from, tag int) (Status, error) {
 // TryProbe is Probe that does not wait: ok is false if there is no such message.
 func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 	a := args{kind: comm.TaggedProbeKind, peer: from, tag: tag}
-	err = m.inner.Alone(a.call(), func() error {
+	err = m.inner.Alone(a.call(m), func() error {
 		if err := m.check(&a); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (m *Mailbox) start(a *args) (r *Request) {
 
 // startObserved is start for a call that is not quiet, and for one that has failed.
 func (m *Mailbox) startObserved(a args, err error) (r *Request) {
-	call := a.call()
+	call := a.call(m)
 	if err != nil {
 		return m.failed(&a, m.inner.FailAlone(call, err))
 	}

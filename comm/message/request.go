@@ -95,8 +95,8 @@ func (a *args) describe(c *comm.Call) {
 }
 
 // call returns an empty call that has become that of a.
-func (a *args) call() *comm.Call {
-	c := new(comm.Call)
+func (a *args) call(m *Mailbox) *comm.Call {
+	c := &comm.Call{Untaken: func() string { return m.untaken(a.kind, a.peer) }}
 	a.describe(c)
 	return c
 }
@@ -133,7 +133,7 @@ func (r *Request) fill(a *args) {
 // origin returns the call that began r. Few requests need it, and it is as large as they are.
 func (r *Request) origin() *comm.Call {
 	a := args{kind: r.kind, buf: r.buf, peer: int(r.peer), tag: int(r.tag)}
-	return a.call()
+	return a.call(r.m)
 }
 
 // check returns what is wrong with a call.
@@ -400,6 +400,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err e
 			return -1, Status{}, nil
 		}
 		call := comm.Call{Kind: first.kind, Root: AnySource, Tag: AnyTag, Cause: "WaitAny"}
+		call.Untaken = func() string { return first.m.untaken(call.Kind, AnySource) }
 		err = first.m.backend.Await(ctx, &call, func() (int, error) {
 			for _, r := range requests {
 				if r != nil {

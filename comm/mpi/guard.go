@@ -114,7 +114,7 @@ func (j *job) guard() {
 // maxReported is how many waits a report has at most. Of their texts so many bytes fit.
 const (
 	maxReported   = 3
-	reportedBytes = 160
+	reportedBytes = 120
 )
 
 // report sends rank 0 what has changed. The job's lock is held.
@@ -127,7 +127,9 @@ func (j *job) report() {
 	j.reported = now
 	for i := range now.Waits {
 		w := &now.Waits[i]
-		w.Text, w.Site = w.Text[:min(len(w.Text), reportedBytes)], w.Site[:min(len(w.Site), reportedBytes)]
+		for _, s := range []*string{&w.Text, &w.Site, &w.Untaken} {
+			*s = (*s)[:min(len(*s), reportedBytes)]
+		}
 	}
 	text, err := json.Marshal(now)
 	if err == nil && len(text) <= controlBytes-controlHead {
@@ -204,6 +206,14 @@ func (r *Rank) commNumber() uint64 {
 	return r.id
 }
 
+// name says in a report of waits which communicator this is.
+func (r *Rank) name() string {
+	if r.id == worldID {
+		return "world"
+	}
+	return control.GroupOf(r.world)
+}
+
 // beginWait records that call waits since a time, and returns its number.
 func (j *job) beginWait(r *Rank, call *comm.Call, since time.Time) int {
 	if j.segment == nil {
@@ -212,7 +222,7 @@ func (j *job) beginWait(r *Rank, call *comm.Call, since time.Time) int {
 	f := call.Fingerprint()
 	return j.segment.BeginWait(j.rank, control.Wait{
 		Call:  control.Call{Comm: r.commNumber(), Seq: r.calls.Load(), What: f.What, Count: f.Count},
-		Since: since, On: control.Nobody, Text: call.String(), Site: call.Site(), Attended: call.Attended(),
+		Since: since, On: control.Nobody, Text: call.String(), Site: call.Site(), Group: r.name(), Attended: call.Attended(),
 	})
 }
 
@@ -262,8 +272,10 @@ func (j *job) addWaited(call *comm.Call, d time.Duration) {
 // had sent before has come.
 type awaiting struct {
 	wait
-	began bool
-	on    int
+	began   bool
+	on      int
+	moves   uint64 // what had moved when this was last looked at
+	untaken string // messages that the call does not take
 }
 
 // aloneBit marks the numbers of such communicators.
@@ -275,7 +287,11 @@ func (a *awaiting) look(r *Rank, call *comm.Call, on int, waited time.Duration) 
 	if j.segment == nil {
 		return
 	}
-	if a.began && a.on != on {
+	untaken, moves := a.untaken, j.segment.Moves(j.rank)
+	if !a.began || moves != a.moves {
+		untaken, a.moves = call.NotTaken(), moves
+	}
+	if a.began && (a.on != on || a.untaken != untaken) {
 		j.mu.Lock()
 		j.over(&a.wait)
 		j.mu.Unlock()
@@ -288,9 +304,9 @@ func (a *awaiting) look(r *Rank, call *comm.Call, on int, waited time.Duration) 
 		j.mu.Unlock()
 		slot := j.segment.BeginWait(j.rank, control.Wait{
 			Call:  control.Call{Comm: alone, What: uint64(call.Kind)},
-			Since: now.Add(-waited), On: control.Nobody, Text: call.String(), Site: call.Site(), Attended: true,
+			Since: now.Add(-waited), On: control.Nobody, Text: call.String(), Site: call.Site(), Group: r.name(), Untaken: untaken, Attended: true,
 		})
-		a.wait, a.began, a.on = wait{slot: slot, next: now.Add(stuckAfter - waited)}, true, on
+		a.wait, a.began, a.on, a.untaken = wait{slot: slot, next: now.Add(stuckAfter - waited)}, true, on, untaken
 		if call.OfAny() {
 			a.heard = map[int]bool{}
 		}

@@ -163,8 +163,16 @@ func (r *Rank) reportWait(call *comm.Call, m int, since time.Time) int {
 	f := call.Fingerprint()
 	return r.job.seg.BeginWait(r.job.rank, control.Wait{
 		Call:  control.Call{Comm: r.region.id, Seq: r.calls, What: f.What, Count: f.Count},
-		Since: since, On: r.world[m], Text: call.String(), Site: call.Site(), Attended: call.Attended(),
+		Since: since, On: r.world[m], Text: call.String(), Site: call.Site(), Group: r.name(), Attended: call.Attended(),
 	})
+}
+
+// name says in a report of waits which communicator this is.
+func (r *Rank) name() string {
+	if r.parent == nil {
+		return "world"
+	}
+	return control.GroupOf(r.world)
 }
 
 // answer tells the launcher, if it asks, whether all goroutines of this rank wait.

@@ -96,13 +96,9 @@ const aloneBit = 1 << 63
 // Await calls on until it returns a negative rank: the memory is as the call needs it. A rank with a
 // core of its own first spins, because the change is most often about to come.
 func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
-	reported, wait, last := false, 0, -1
-	asked, moves := false, uint64(0) // whether the launcher has asked, and what had moved then
-	defer func() {
-		if reported {
-			r.job.seg.EndWait(r.job.rank, wait)
-		}
-	}()
+	asked, moves, last := false, uint64(0), -1 // whether the launcher has asked, and what had moved then
+	var shown shownWait
+	defer shown.end(r.job)
 	for range r.job.spins {
 		if rank, err := on(); rank < 0 || err != nil {
 			return err
@@ -143,21 +139,53 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 		if r.job.answer() {
 			asked, moves = true, r.job.seg.Moves(r.job.rank)
 		}
-		if reported && rank != last {
-			r.job.seg.EndWait(r.job.rank, wait)
-			reported = false
-		}
-		if !reported {
-			reported, last = true, rank
-			waited := r.world[rank]
-			if call.OfAny() {
-				waited = control.Anyone
-			}
-			wait = r.job.seg.BeginWait(r.job.rank, control.Wait{
-				Call:  control.Call{Comm: aloneBit | uint64(r.job.rank)<<32 | r.job.alone.Add(1), What: uint64(call.Kind)},
-				Since: time.Now(), On: waited, Text: call.String(), Site: call.Site(), Attended: true,
-			})
-		}
+		last = rank
+		shown.update(r, call, rank)
+	}
+}
+
+// A shownWait is a wait of Await as the launcher sees it.
+type shownWait struct {
+	begun   bool
+	number  int
+	on      int
+	since   time.Time
+	moves   uint64 // what had moved when this was last looked at
+	untaken string // messages that the call does not take
+}
+
+// update shows that call waits for rank on.
+func (w *shownWait) update(r *Rank, call *comm.Call, on int) {
+	seg := r.job.seg
+	moves := seg.Moves(r.job.rank)
+	same := w.begun && w.on == on
+	if same && w.moves == moves {
+		return
+	}
+	untaken := call.NotTaken()
+	if w.moves = moves; same && w.untaken == untaken {
+		return
+	}
+	w.end(r.job)
+	if !same {
+		w.on, w.since = on, time.Now()
+	}
+	w.untaken = untaken
+	of := r.world[on]
+	if call.OfAny() {
+		of = control.Anyone
+	}
+	w.number = seg.BeginWait(r.job.rank, control.Wait{
+		Call:  control.Call{Comm: aloneBit | uint64(r.job.rank)<<32 | r.job.alone.Add(1), What: uint64(call.Kind)},
+		Since: w.since, On: of, Text: call.String(), Site: call.Site(), Group: r.name(), Untaken: untaken, Attended: true,
+	})
+	w.begun = true
+}
+
+func (w *shownWait) end(j *job) {
+	if w.begun {
+		j.seg.EndWait(j.rank, w.number)
+		w.begun = false
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 const (
 	magic      = 0x6e75726f67 // "gorun"
-	format     = 7            // raised with every change of the layout
+	format     = 8            // raised with every change of the layout
 	totalBytes = 1 << 30
 	page       = 4096
 
@@ -26,6 +26,7 @@ const (
 	noteBytes  = 2 << 10
 	errorBytes = 16 << 10
 	siteBytes  = 256
+	groupBytes = 64
 
 	// ringCalls is how many calls a rank's flight recorder keeps.
 	ringCalls = 128
@@ -107,8 +108,10 @@ type waiting struct {
 	on       atomic.Uint64 // world number of the rank waited for, plus 1; 0: not known
 	text     [siteBytes]byte
 	site     [siteBytes]byte
+	untaken  [siteBytes]byte
+	group    [groupBytes]byte
 
-	textSize, siteSize atomic.Uint32
+	textSize, siteSize, untakenSize, groupSize atomic.Uint32
 }
 
 // blockStride is the distance between blocks: whole pages.

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/release"
@@ -9,10 +11,12 @@ import (
 // A Wait is a call in which a rank has been waiting for some time.
 type Wait struct {
 	Call
-	Since time.Time
-	On    int    // world number of the first rank that has not come; Nobody or Anyone
-	Text  string // the call in words, "AllReduce sum float32[1024]"
-	Site  string // where the call was made, "train.go:31"
+	Since   time.Time
+	On      int    // world number of the first rank that has not come; Nobody or Anyone
+	Text    string // the call in words, "AllReduce sum float32[1024]"
+	Site    string // where the call was made, "train.go:31"
+	Group   string // the ranks of the communicator, see GroupOf
+	Untaken string // messages that have come and that the call does not take, in words; "" if there are none
 
 	// Attended says that the program is blocked in this call: the call is not asynchronous,
 	// or a goroutine waits for it now. Else the call goes on by itself while the
@@ -42,12 +46,39 @@ func (s *Segment) BeginWait(rank int, w Wait) (number int) {
 		it.on.Store(uint64(w.On - Anyone))
 		it.textSize.Store(uint32(copy(it.text[:], w.Text)))
 		it.siteSize.Store(uint32(copy(it.site[:], w.Site)))
+		it.groupSize.Store(uint32(copy(it.group[:], w.Group)))
+		it.untakenSize.Store(uint32(copy(it.untaken[:], w.Untaken)))
 		s.AttendWait(rank, i, w.Attended)
 		it.since.Store(w.Since.UnixNano())
 		return i
 	}
 	b.hidden.Add(1)
 	return -1
+}
+
+// groupRuns is how many runs of ranks a communicator's name has at most.
+const groupRuns = 5
+
+// GroupOf names a communicator by the world numbers of its ranks: "ranks 0-3", "ranks 0,2,4"; of many it has the first ones.
+func GroupOf(world []int) string {
+	b := []byte("ranks ")
+	for i, runs := 0, 0; i < len(world); runs++ {
+		if runs == groupRuns {
+			return string(fmt.Appendf(b, ",… (%d)", len(world)))
+		}
+		last := i
+		for last+1 < len(world) && world[last+1] == world[last]+1 {
+			last++
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b = strconv.AppendInt(b, int64(world[i]), 10); last > i {
+			b = fmt.Appendf(b, "-%d", world[last])
+		}
+		i = last + 1
+	}
+	return string(b)
 }
 
 // AttendWait says whether the program is blocked in the wait of that number.
@@ -126,6 +157,8 @@ func (s *Segment) Waiting(rank int) (w Waiting) {
 			On:       int(min(it.on.Load(), uint64(s.ranks-1-Anyone))) + Anyone,
 			Text:     readText(it.text[:], it.textSize.Load()),
 			Site:     readText(it.site[:], it.siteSize.Load()),
+			Group:    readText(it.group[:], it.groupSize.Load()),
+			Untaken:  readText(it.untaken[:], it.untakenSize.Load()),
 			Attended: it.attended.Load() != 0,
 		}
 		if it.since.Load() != since { // it ended, and another one began

@@ -49,15 +49,19 @@ func Ranges(numbers []int) string {
 	return b.String()
 }
 
-// Printable makes text from a rank fit for one column of a table: each character that cannot be
-// printed becomes "?", and the text has at most 60 characters.
-func Printable(text string) string {
-	text = strings.Map(func(r rune) rune {
+// Clean makes text from a rank fit for a line: each character that cannot be printed becomes "?".
+func Clean(text string) string {
+	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
 	}, text)
+}
+
+// Printable makes text from a rank fit for one column of a table: it is Clean, and has at most 60 characters.
+func Printable(text string) string {
+	text = Clean(text)
 	if runes := []rune(text); len(runes) > 60 {
 		text = string(runes[:59]) + "…"
 	}

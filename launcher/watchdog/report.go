@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +16,23 @@ import (
 
 // Why says what is wrong, in words.
 func (h *Hang) Why() string {
+	var b strings.Builder
+	b.WriteString(h.who())
+	for _, r := range h.Laggards[:min(maxUntaken, len(h.Laggards))] {
+		for _, w := range h.seen[r].Waits {
+			if w.Untaken != "" {
+				fmt.Fprintf(&b, "; rank %d waits in %s, and %s", r, phrase.Clean(w.Text), phrase.Clean(w.Untaken))
+			}
+		}
+	}
+	return b.String()
+}
+
+// maxUntaken is of how many ranks Why names messages.
+const maxUntaken = 4
+
+// who says which ranks wait for which.
+func (h *Hang) who() string {
 	switch {
 	case h.orphan >= 0:
 		return fmt.Sprintf("rank %d waits for rank %d, which has ended", h.orphan, h.ended)
@@ -164,33 +182,45 @@ func compareBool(a, b bool) int {
 
 // number says which call of which communicator a rank waits in. Messages are not counted.
 func number(w *control.Wait, names map[uint64]string) string {
+	if w.Seq == 0 && w.Group != "" { // of comm/message or comm/window
+		return phrase.Printable(w.Group)
+	}
 	if strings.HasPrefix(w.Text, "Send") || strings.HasPrefix(w.Text, "Recv") {
 		return names[w.Comm]
 	}
 	return fmt.Sprintf("%s #%d", names[w.Comm], w.Seq)
 }
 
-// commNames names the communicators that ranks were seen in, by age.
+// commNames names the communicators that ranks were seen in by their ranks, where a rank that waits says so. Those that have no other
+// name, or the same one, are told apart by letters, by age.
 func commNames(seen []Sighting, segment *control.Segment) map[uint64]string {
-	var comms []uint64
+	groups := map[uint64]string{}
 	for r := range seen {
 		if seen[r].Calls > 0 {
-			comms = append(comms, seen[r].Last.Comm)
+			c := seen[r].Last.Comm
+			groups[c] += "" // so that it has a name
 		}
 		for _, w := range seen[r].Waits {
-			comms = append(comms, w.Comm)
+			if w.Seq > 0 || w.Group == "" {
+				groups[w.Comm] = cmp.Or(phrase.Printable(w.Group), groups[w.Comm])
+			}
 		}
 	}
-	slices.Sort(comms)
-	names := map[uint64]string{}
-	groups := 0
-	for _, c := range slices.Compact(comms) {
-		if segment.IsWorld(c) {
+	names, alike := map[uint64]string{}, map[string]int{}
+	for _, c := range slices.Sorted(maps.Keys(groups)) {
+		name := groups[c]
+		switch n := alike[name]; {
+		case segment.IsWorld(c):
 			names[c] = "world"
 			continue
+		case name == "":
+			names[c] = "group " + letters(n)
+		case n == 0:
+			names[c] = name
+		default:
+			names[c] = name + " " + letters(n)
 		}
-		names[c] = "group " + letters(groups)
-		groups++
+		alike[name]++
 	}
 	return names
 }
