@@ -1,14 +1,13 @@
 package corpus
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
+	"github.com/gorun-spmd/gorun/data/internal/sealed"
 	"github.com/gorun-spmd/gorun/data/tokenizer"
 )
 
@@ -28,7 +27,7 @@ func (d *Dataset) MarshalBinary() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := make([]byte, 0, headBytes+len(d.Source)+len(tok)+2*(len(d.Train)+len(d.HeldOut))+sha256.Size)
+	data := make([]byte, 0, headBytes+len(d.Source)+len(tok)+2*(len(d.Train)+len(d.HeldOut))+sealed.SumBytes)
 	data = append(data, magic...)
 	for _, n := range []int{len(d.Source), len(tok), len(d.Train), len(d.HeldOut)} {
 		data = binary.LittleEndian.AppendUint64(data, uint64(n))
@@ -40,8 +39,7 @@ func (d *Dataset) MarshalBinary() ([]byte, error) {
 			data = binary.LittleEndian.AppendUint16(data, uint16(id))
 		}
 	}
-	sum := sha256.Sum256(data)
-	return append(data, sum[:]...), nil
+	return sealed.Seal(data), nil
 }
 
 // Parse returns the dataset that MarshalBinary wrote; data is not kept. Damaged
@@ -74,15 +72,9 @@ func open(path string) (*Dataset, error) {
 }
 
 func parse(data []byte) (*Dataset, error) {
-	if len(data) < headBytes+sha256.Size {
-		return nil, fmt.Errorf("%d bytes are too few for a dataset", len(data))
-	}
-	if !bytes.HasPrefix(data, []byte(magic)) {
-		return nil, fmt.Errorf("the data begins with %q, want %q", data[:len(magic)], magic)
-	}
-	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
-	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
-		return nil, errors.New("the checksum does not match the content")
+	body, err := sealed.Open(data, magic, headBytes, "dataset")
+	if err != nil {
+		return nil, err
 	}
 	var sections [4][]byte
 	rest := body[headBytes:]

@@ -1,11 +1,11 @@
 package tokenizer
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/gorun-spmd/gorun/data/internal/sealed"
 )
 
 // A tokenizer as bytes, all integers little-endian:
@@ -24,15 +24,14 @@ func (t *Tokenizer) MarshalBinary() ([]byte, error) {
 	if t.foreign != nil {
 		return nil, errors.New("tokenizer: MarshalBinary: this tokenizer was read from files; keep those")
 	}
-	data := make([]byte, 0, headBytes+4*len(t.merges)+sha256.Size)
+	data := make([]byte, 0, headBytes+4*len(t.merges)+sealed.SumBytes)
 	data = append(data, magic...)
 	data = binary.LittleEndian.AppendUint32(data, uint32(len(t.merges)))
 	for _, m := range t.merges {
 		data = binary.LittleEndian.AppendUint16(data, uint16(m.left))
 		data = binary.LittleEndian.AppendUint16(data, uint16(m.right))
 	}
-	sum := sha256.Sum256(data)
-	return append(data, sum[:]...), nil
+	return sealed.Seal(data), nil
 }
 
 // Parse returns the Tokenizer that MarshalBinary wrote. Damaged data, of any
@@ -46,15 +45,9 @@ func Parse(data []byte) (*Tokenizer, error) {
 }
 
 func parse(data []byte) (*Tokenizer, error) {
-	if len(data) < headBytes+sha256.Size {
-		return nil, fmt.Errorf("%d bytes are too few for a tokenizer", len(data))
-	}
-	if !bytes.HasPrefix(data, []byte(magic)) {
-		return nil, fmt.Errorf("the data begins with %q, want %q", data[:len(magic)], magic)
-	}
-	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
-	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
-		return nil, errors.New("the checksum does not match the content")
+	body, err := sealed.Open(data, magic, headBytes, "tokenizer")
+	if err != nil {
+		return nil, err
 	}
 	count := int(binary.LittleEndian.Uint32(body[len(magic):]))
 	body = body[headBytes:]

@@ -114,7 +114,8 @@ const policy = `
 	cmd/gorun  < launcher checkpoint runtime internal/rates
 
 	data             < dtensor internal/job internal/snapshot
-	data/tokenizer   <
+	data/internal/sealed <
+	data/tokenizer   < data/internal/sealed
 	data/corpus      < data/tokenizer
 	data/criteo      < embedding
 	data/ngram       < metrics
