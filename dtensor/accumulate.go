@@ -76,37 +76,19 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	defer eng.enter()()
 	t := &tape{}
 	eng.ctx, eng.tape, eng.scope = ctx, t, scope
-	defer func() {
-		t.closed = true
-		for _, p := range params {
-			if p.node != nil && p.node.tape == t {
-				p.node = nil
-			}
-		}
-	}()
+	defer t.leave(params)
 	mark(t, params)
 	for i, p := range params {
 		p.node.apart = eng.same
 		if s.leaves != nil {
-			leaf := s.leaves[i]
-			p.node.grad, p.node.own, p.node.dt, p.node.rows = leaf.grad, leaf.own, leaf.dt, leaf.rows
+			p.node.inherit(s.leaves[i])
 		}
 	}
 	v := f()
 	wantLoss("ValueAndGrad", v)
 	eng.tape = nil // the backward pass is not recorded
 	defer eng.ops.pause()()
-	value := v.Detach()
-	switch {
-	case s.pairs:
-		keepTensors(scope, value)
-		s.values.Push(value, addTo(scope))
-		if last {
-			value = s.values.Sum(addTo(scope))
-		}
-	case s.value != nil:
-		value = addWide(s.value, value)
-	}
+	value := s.withValue(v.Detach(), scope, last)
 	if last {
 		value = value.Cast(v.DType())
 		value = value.to(value.spec.replicated(), "ValueAndGrad").Detach()
@@ -118,22 +100,7 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	}
 	t.backward(v, filled(v.spec.replicated(), v.DType(), 1))
 	if eng.same {
-		addParts(params)
-	}
-	switch {
-	case s.pairs:
-		s.pair(scope, params)
-		if last {
-			s.finish(scope, params)
-		}
-	case eng.same:
-		for _, p := range params {
-			arrived := p.node.parts
-			p.node.parts, p.node.apart = nil, false
-			for _, g := range arrived {
-				p.accumulate(g)
-			}
-		}
+		s.addApart(scope, params, last)
 	}
 	if last {
 		t.collect(params, grads)
@@ -153,6 +120,55 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	s.value = value
 	keepTensors(scope, value)
 	return grads, nil
+}
+
+// withValue returns the sum of the values so far and of one more.
+func (s *running) withValue(value *Tensor, scope *tensor.Scope, last bool) *Tensor {
+	switch {
+	case s.pairs:
+		keepTensors(scope, value)
+		s.values.Push(value, addTo(scope))
+		if last {
+			return s.values.Sum(addTo(scope))
+		}
+	case s.value != nil:
+		return addWide(s.value, value)
+	}
+	return value
+}
+
+// addApart adds up the gradients that have arrived apart: of several functions in pairs, of one in the order in which they came.
+func (s *running) addApart(scope *tensor.Scope, params []*Tensor, last bool) {
+	addParts(params)
+	if s.pairs {
+		s.pair(scope, params)
+		if last {
+			s.finish(scope, params)
+		}
+		return
+	}
+	for _, p := range params {
+		arrived := p.node.parts
+		p.node.parts, p.node.apart = nil, false
+		for _, g := range arrived {
+			p.accumulate(g)
+		}
+	}
+}
+
+// inherit gives the leaf n the gradients that have arrived at another leaf of its parameter.
+func (n *node) inherit(from *node) {
+	n.grad, n.own, n.dt, n.rows = from.grad, from.own, from.dt, from.rows
+}
+
+// leave makes the parameters on the tape constants, and the tensors that were computed from them.
+func (t *tape) leave(params []*Tensor) {
+	t.closed = true
+	for _, p := range params {
+		if p.node != nil && p.node.tape == t {
+			p.node = nil
+		}
+	}
 }
 
 // addParts adds up the nodes of all gradients that have arrived apart, those along the same axes

@@ -62,7 +62,7 @@ func (out *Tensor) made(op string, operands ...*Tensor) {
 	}
 }
 
-// look is made once anomalies are detected or operators digested.
+// look is what made does if anomalies are detected or operators digested.
 func (eng *engine) look(op string, out *Tensor, operands []*Tensor) {
 	if eng.detect {
 		out.examine(op, operands)
@@ -72,14 +72,14 @@ func (eng *engine) look(op string, out *Tensor, operands []*Tensor) {
 	}
 }
 
-// detect is made of what no operator of the program has made, such as a sum over ranks.
+// detect is made for a tensor that no operator of the program has computed, such as a sum over ranks.
 func (out *Tensor) detect(op string, operands ...*Tensor) {
 	if out.spec.mesh.eng.detect {
 		out.examine(op, operands)
 	}
 }
 
-// examine is detect once that is on.
+// examine throws an *AnomalyError unless out is right, as made says.
 func (out *Tensor) examine(op string, operands []*Tensor) {
 	m := out.spec.mesh
 	if m.outside() || m.eng.detecting != nil {
@@ -117,7 +117,7 @@ func (g *Tensor) detectGrad() {
 	}
 }
 
-// detectGrad is that of a row-sparse gradient.
+// detectGrad is the same for a row-sparse gradient.
 func (r *Rows) detectGrad() {
 	m := r.spec.mesh
 	if m.outside() || m.eng.detecting == nil {
@@ -146,10 +146,9 @@ func (t *Tensor) anomalyError(op string, at int, v float64) *AnomalyError {
 
 // globalIndex returns the index, in the global tensor, of element at of a part that has the shape local and begins at offset.
 func globalIndex(at int, local, offset []int) []int {
-	index := make([]int, len(local))
-	for d := len(index) - 1; d >= 0; d-- {
-		index[d] = offset[d] + at%local[d]
-		at /= local[d]
+	index := tensor.UnravelIndex(at, local)
+	for d := range index {
+		index[d] += offset[d]
 	}
 	return index
 }

@@ -2,7 +2,7 @@ package dtensor
 
 import (
 	"context"
-	bytes "encoding/binary"
+	endian "encoding/binary"
 	"fmt"
 	"runtime"
 	"slices"
@@ -191,7 +191,7 @@ func digest(parts []*tensor.Tensor) uint64 {
 		}
 		mix(uint64(len(host)))
 		for ; len(host) >= 8; host = host[8:] {
-			mix(bytes.LittleEndian.Uint64(host))
+			mix(endian.LittleEndian.Uint64(host))
 		}
 		for _, b := range host {
 			mix(uint64(b))

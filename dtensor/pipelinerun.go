@@ -11,7 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// pipelining is one ValueAndGrad of a Pipeline.
+// A pipelining is one ValueAndGrad of a Pipeline.
 type pipelining struct {
 	*Pipeline
 	eng     *engine
@@ -20,9 +20,9 @@ type pipelining struct {
 	scope   *tensor.Scope // of the whole call
 	keys    uint64        // of NextKey when it began
 	flights map[flightKey]*flight
-	sum     running
+	sum     running   // of the last stage's results, and of the gradients
 	own     *Tensor   // the sum of the stages' own losses, float64; nil: there are none
-	terms   []float64 // with same bits, where stages have losses: this mesh's for each part, stage by stage, then the last stage's result
+	terms   []float64 // with same bits, where stages have losses: see term
 	inboxes map[way]*inbox
 	sent    []arrival
 }
@@ -30,23 +30,23 @@ type pipelining struct {
 // A flightKey names a flight.
 type flightKey struct{ stage, part int }
 
-// A flight is one stage for one part between its forward and its backward pass.
+// A flight is what one stage has of one part between its forward and its backward pass.
 type flight struct {
 	tape   *tape
 	leaves []*node // of the parameters
 	scope  *tensor.Scope
 	in     *Tensor // nil in the first stage
 	out    *Tensor
-	loss   *Tensor // of the stage's own; nil if it has none
+	loss   *Tensor // the stage's own; nil if it has none
 }
 
 func (r *pipelining) run(ctx context.Context) (loss float64, grads []Grad, err error) {
-	e := r.eng
-	r.scope, r.keys = e.dev.Open(), e.keys
-	defer e.enter()()
-	e.ctx, e.scope = ctx, r.scope
+	eng := r.eng
+	r.scope, r.keys = eng.dev.Open(), eng.keys
+	defer eng.enter()()
+	eng.ctx, eng.scope = ctx, r.scope
 	defer func() {
-		e.keys = r.keyAt(len(r.stages), r.parts)
+		eng.keys = r.keyAt(len(r.stages), r.parts)
 		r.scope.Close()
 	}()
 	if loss, grads, err = r.passes(); err != nil {
@@ -61,14 +61,14 @@ func (r *pipelining) passes() (loss float64, grads []Grad, err error) {
 	if r.me >= 0 {
 		for _, a := range schedule(r.me, len(r.meshes), len(r.stages), r.parts) {
 			if a.back {
-				r.backward(a)
+				r.backward(a.stage, a.part)
 			} else {
-				r.forward(a)
+				r.forward(a.stage, a.part)
 			}
 		}
 	}
-	for _, s := range r.sent {
-		wait(s.Pending)
+	for _, a := range r.sent {
+		wait(a.Pending)
 	}
 	grads = r.collect()
 	if r.eng.same && r.me >= 0 && r.meshes[r.me] == r.stages[len(r.stages)-1].Mesh {
@@ -112,9 +112,9 @@ func (r *pipelining) totalOfTerms() (float64, error) {
 	}
 	var sum pairwise.Fold[float64]
 	add := func(a, b float64) float64 { return a + b }
-	for part := range r.parts {
-		n, loss := len(r.stages)+1, 0.0
-		for _, term := range r.terms[part*n:][:n] {
+	for terms := range slices.Chunk(r.terms, len(r.stages)+1) { // of one part
+		loss := 0.0
+		for _, term := range terms {
 			loss += term
 		}
 		sum.Push(loss, add)
@@ -156,114 +156,117 @@ func (p *Pipeline) ranksOfWorld() []int {
 	return list
 }
 
-// keyAt is where the keys of a stage for a part begin.
-func (r *pipelining) keyAt(stage, part int) uint64 {
-	return r.keys + uint64(part*len(r.stages)+stage)<<16
+// keyAt returns where the keys of a stage for a part begin.
+func (r *pipelining) keyAt(number, part int) uint64 {
+	return r.keys + uint64(part*len(r.stages)+number)<<16
 }
 
-// forward runs one stage for one part and sends its result on.
-func (r *pipelining) forward(a action) {
-	e, s := r.eng, &r.stages[a.stage]
-	var x *tensor.Tensor
-	if s.in != nil {
-		x = r.receive(s.forward, s, 0, s.in.local)
+// next returns the stage after one of this number; nil after the last.
+func (p *Pipeline) next(number int) *stage {
+	if number == len(p.stages)-1 {
+		return nil
 	}
-	f := &flight{tape: &tape{}, scope: e.dev.Open()}
-	e.tape, e.scope, e.keys = f.tape, f.scope, r.keyAt(a.stage, a.part)
+	return &p.stages[number+1]
+}
+
+// forward runs the stage of this number for one part and sends its result on.
+func (r *pipelining) forward(number, part int) {
+	eng, s, next := r.eng, &r.stages[number], r.next(number)
+	var arrived *tensor.Tensor
+	if s.in != nil {
+		arrived = r.receive(s.forward, s, 0, s.in.local)
+	}
+	f := &flight{tape: &tape{}, scope: eng.dev.Open()}
+	eng.tape, eng.scope, eng.keys = f.tape, f.scope, r.keyAt(number, part)
 	mark(f.tape, r.params)
 	if s.in != nil {
-		f.in = wrap(s.in, moved(x))
+		f.in = wrap(s.in, moved(arrived))
 		f.in.node = f.tape.add("what the stage before returned", s.in, nil)
 	}
-	if s.ForwardWithLoss != nil {
-		if f.out, f.loss = s.ForwardWithLoss(a.part, f.in); f.loss != nil {
-			wantLoss("Pipeline", f.loss)
-		}
-	} else {
-		f.out = s.Forward(a.part, f.in)
-	}
-	if a.stage == len(r.stages)-1 {
+	f.compute(s, part)
+	if next == nil {
 		wantLoss("Pipeline", f.out)
 	} else {
-		next := &r.stages[a.stage+1]
-		if f.out == nil || f.out.DType() != next.DType || !slices.Equal(f.out.Shape(), next.Shape) {
-			got := "nil"
-			if f.out != nil {
-				got = f.out.String()
-			}
-			refuse("Pipeline", fmt.Sprintf("stage %d returned %s, but stage %d is to get %v %v", a.stage, got, a.stage+1, next.DType, next.Shape),
-				"make Shape and DType of the stage what its Forward gets")
-		}
+		next.wantInput(number+1, f.out)
 		f.out = f.out.Redistribute(next.Placements...)
 	}
 	for _, p := range r.params {
 		f.leaves = append(f.leaves, p.node)
 		p.node = nil
 	}
-	e.tape, e.scope = nil, r.scope
+	eng.tape, eng.scope = nil, r.scope
 	f.scope.Leave()
-	r.flights[flightKey{a.stage, a.part}] = f
-	if a.stage < len(r.stages)-1 {
-		next := &r.stages[a.stage+1]
+	r.flights[flightKey{number, part}] = f
+	if next != nil {
 		r.send(next.forward, next, 1, f.out.local, false)
 	}
 }
 
-// backward runs the tape of a stage for one part and sends the gradient of what it got.
-func (r *pipelining) backward(a action) {
-	e, s := r.eng, &r.stages[a.stage]
-	f := r.flights[flightKey{a.stage, a.part}]
-	var got *tensor.Tensor
-	if a.stage < len(r.stages)-1 {
-		next := &r.stages[a.stage+1]
-		got = r.receive(next.backward, next, 1, f.out.spec.local)
+// compute sets the results of a stage for one part.
+func (f *flight) compute(s *stage, part int) {
+	if s.ForwardWithLoss == nil {
+		f.out = s.Forward(part, f.in)
+	} else if f.out, f.loss = s.ForwardWithLoss(part, f.in); f.loss != nil {
+		wantLoss("Pipeline", f.loss)
 	}
-	delete(r.flights, flightKey{a.stage, a.part})
+}
+
+// wantInput throws unless x, which the stage before has returned, is what the stage of this number is to get.
+func (s *stage) wantInput(number int, x *Tensor) {
+	if x != nil && x.DType() == s.DType && slices.Equal(x.Shape(), s.Shape) {
+		return
+	}
+	got := "nil"
+	if x != nil {
+		got = x.String()
+	}
+	refuse("Pipeline", fmt.Sprintf("stage %d returned %s, but stage %d is to get %v %v", number-1, got, number, s.DType, s.Shape),
+		"make Shape and DType of the stage what its Forward gets")
+}
+
+// backward runs the tape of the stage of this number for one part and sends the gradient of what it got.
+func (r *pipelining) backward(number, part int) {
+	eng, s, next, key := r.eng, &r.stages[number], r.next(number), flightKey{number, part}
+	f := r.flights[key]
+	var arrived *tensor.Tensor
+	if next != nil {
+		arrived = r.receive(next.backward, next, 1, f.out.spec.local)
+	}
+	delete(r.flights, key)
 	f.scope.Enter()
-	e.scope = f.scope
+	eng.scope = f.scope
 	var gy *Tensor
-	if got != nil {
-		gy = wrap(f.out.spec, moved(got))
+	if next != nil {
+		gy = wrap(f.out.spec, moved(arrived))
 	} else {
 		gy = filled(f.out.spec.replicated(), f.out.DType(), 1)
 		r.add(f)
-		r.term(a.part, len(r.stages), f.out)
+		r.term(part, len(r.stages), f.out)
 	}
 	for i, p := range r.params {
 		p.node = f.leaves[i]
-		if p.node.apart = e.same; r.sum.leaves != nil && !e.same {
-			n := r.sum.leaves[i]
-			p.node.grad, p.node.own, p.node.dt, p.node.rows = n.grad, n.own, n.dt, n.rows
+		if p.node.apart = eng.same; r.sum.leaves != nil && !eng.same {
+			p.node.inherit(r.sum.leaves[i])
 		}
 	}
 	f.out.accumulate(gy)
 	if f.loss != nil {
 		f.loss.accumulate(filled(f.loss.spec.replicated(), f.loss.DType(), 1))
 		if r.terms != nil {
-			r.term(a.part, a.stage, f.loss)
+			r.term(part, number, f.loss)
 		} else {
 			r.addOwn(f)
 		}
 	}
 	f.tape.run(0)
-	e.detecting = nil
-	if e.same {
+	eng.detecting = nil
+	if eng.same {
 		addParts(r.params)
 		r.sum.pair(f.scope, r.params)
 	}
 	var gx *tensor.Tensor
 	if f.in != nil {
-		if n := f.in.node; n.grad != nil {
-			const cause = "gradient of a stage's input"
-			g := n.arrived()
-			if e.same { // nodes are added up before they are rounded
-				g = g.to(s.in, cause)
-			}
-			gx = tensor.Clone(g.Cast(s.DType).to(s.in, cause).local)
-		} else {
-			gx = filled(s.in, s.DType, 0).local
-		}
-		f.scope.Keep(gx)
+		gx = f.inputGrad(s)
 	}
 	for i, p := range r.params {
 		f.leaves[i].hold(f.scope)
@@ -272,35 +275,52 @@ func (r *pipelining) backward(a action) {
 	r.sum.leaves = f.leaves
 	f.tape.closed = true
 	f.scope.Close()
-	e.scope = r.scope
+	eng.scope = r.scope
 	if f.in != nil {
 		r.send(s.backward, s, 0, gx, true)
 	}
 }
 
-// add adds the loss of a part.
+// inputGrad returns this rank's part of the gradient of what the stage got, zeros if it did not use it. It outlives the scope of f.
+func (f *flight) inputGrad(s *stage) *tensor.Tensor {
+	const cause = "gradient of a stage's input"
+	var gx *tensor.Tensor
+	if n := f.in.node; n.grad != nil {
+		g := n.arrived()
+		if s.Mesh.eng.same { // nodes are added up before they are rounded
+			g = g.to(s.in, cause)
+		}
+		gx = tensor.Clone(g.Cast(s.DType).to(s.in, cause).local)
+	} else {
+		gx = filled(s.in, s.DType, 0).local
+	}
+	f.scope.Keep(gx)
+	return gx
+}
+
+// add adds the loss of a part to the sum.
 func (r *pipelining) add(f *flight) {
 	value := f.out.Detach()
-	switch {
-	case r.eng.same:
+	if r.eng.same {
 		keepTensors(f.scope, value)
 		r.sum.values.Push(value, addTo(f.scope))
 		return
-	case r.sum.value != nil:
+	}
+	if r.sum.value != nil {
 		value = addWide(r.sum.value, value)
 	}
 	r.sum.value = value
 	keepTensors(f.scope, value)
 }
 
-// term notes a loss of a part, if terms are noted.
-func (r *pipelining) term(part, stage int, loss *Tensor) {
+// term notes a loss of a part, if terms are noted: that of the stage of this number, or after those of all stages the last result.
+func (r *pipelining) term(part, number int, loss *Tensor) {
 	if r.terms != nil {
-		r.terms[part*(len(r.stages)+1)+stage] = loss.Item()
+		r.terms[part*(len(r.stages)+1)+number] = loss.Item()
 	}
 }
 
-// addOwn adds the stage's own loss of a part.
+// addOwn adds the stage's own loss of a part to the sum of these.
 func (r *pipelining) addOwn(f *flight) {
 	value := f.loss.Detach().Cast(tensor.Float64).Reshape()
 	if r.own != nil {
@@ -314,19 +334,13 @@ func (r *pipelining) addOwn(f *flight) {
 func (r *pipelining) collect() []Grad {
 	t := &tape{}
 	mark(t, r.params)
-	defer func() {
-		t.closed = true
-		for _, p := range r.params {
-			p.node = nil
-		}
-	}()
+	defer t.leave(r.params)
 	switch {
 	case r.eng.same && r.sum.parts != nil:
 		r.sum.finish(r.scope, r.params)
 	case !r.eng.same:
 		for i, n := range r.sum.leaves {
-			to := r.params[i].node
-			to.grad, to.own, to.dt, to.rows = n.grad, n.own, n.dt, n.rows
+			r.params[i].node.inherit(n)
 		}
 	}
 	grads := make([]Grad, len(r.params))
