@@ -50,7 +50,7 @@ type engine struct {
 type within struct {
 	ctx       context.Context // of the innermost ValueAndGrad or Try
 	tape      *tape           // records while not nil
-	inner     *inner          // the backward pass that is recorded; nil: there is none
+	recorded  *recordedPass   // the backward pass that runs, if it is recorded
 	scope     *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
 	run       int             // of the function of a Recompute: firstRun, secondRun; 0 outside
 	detecting *node           // the node whose gradient is being computed while detect is on, or products or ops is not nil

@@ -50,7 +50,7 @@ func Gradients(f func() *Tensor, xs ...*Tensor) []*Tensor {
 	}
 	constant := eng.tape == nil
 	if constant {
-		eng.tape = &tape{apart: true}
+		eng.tape = &tape{untrained: true}
 		defer func() { eng.tape.closed, eng.tape = true, nil }()
 	}
 	grads := eng.gradients(op, f, xs)
@@ -65,13 +65,13 @@ func Gradients(f func() *Tensor, xs ...*Tensor) []*Tensor {
 	return grads
 }
 
-// An inner is a backward pass that is recorded.
-type inner struct {
+// A recordedPass is a backward pass that is recorded, as Gradients make it.
+type recordedPass struct {
 	tape  *tape
 	first int // the number of the first node that takes gradients
 }
 
-// A second is what few nodes have for Gradients.
+// A second is what Gradients need of few nodes.
 type second struct {
 	composed func() *Tensor // computes the value again, where back cannot be recorded; nil: nothing does
 	origin   *Tensor        // the node stood for it in Gradients that have ended; nil: it did not
@@ -82,18 +82,18 @@ func (t *Tensor) takes() bool {
 	if t == nil || t.node == nil {
 		return false
 	}
-	in := t.spec.mesh.eng.inner
-	return in == nil || t.node.tape == in.tape && int(t.node.reach) >= in.first
+	pass := t.spec.mesh.eng.recorded
+	return pass == nil || t.node.tape == pass.tape && int(t.node.reach) >= pass.first
 }
 
-// again reports whether a backward pass runs that is recorded.
-func (t *Tensor) again() bool { return t.spec.mesh.eng.inner != nil }
+// again reports whether the backward pass that runs is recorded, to be differentiated again.
+func (t *Tensor) again() bool { return t.spec.mesh.eng.recorded != nil }
 
 // gradients runs f and returns the gradients of its result by xs, recorded; nil for an x that f does not use.
 func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor {
 	t := e.tape
 	defer e.enter()()
-	e.inner = nil // f is recorded as ever
+	e.recorded = nil // f runs in no backward pass
 	t.inside++
 	defer func() { t.inside-- }()
 	first := len(t.nodes)
@@ -109,8 +109,8 @@ func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor 
 	if !Tracked(y) {
 		return make([]*Tensor, len(xs))
 	}
-	e.inner = &inner{tape: t, first: first}
-	t.again(op, first+len(xs), y, filled(y.spec.replicated(), y.DType(), 1))
+	e.recorded = &recordedPass{tape: t, first: first}
+	e.recorded.run(op, first+len(xs), y, filled(y.spec.replicated(), y.DType(), 1))
 	grads := make([]*Tensor, len(xs))
 	for i := range xs {
 		grads[i] = t.nodes[first+i].taken()
@@ -118,19 +118,19 @@ func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor 
 	return grads
 }
 
-// again hands on the gradient of y to what y was computed from, back to node number first. What that computes is recorded.
-func (t *tape) again(op string, first int, y, gy *Tensor) {
-	last := len(t.nodes)
+// run hands on the gradient of y to what y was computed from, back to node number first. What that computes is recorded.
+func (p *recordedPass) run(op string, first int, y, gy *Tensor) {
+	last := len(p.tape.nodes)
 	y.accumulate(gy)
 	for i := last - 1; i >= first; i-- {
-		if n := t.nodes[i]; n.grad != nil {
-			n.handOnAgain(op)
+		if n := p.tape.nodes[i]; n.grad != nil {
+			n.handOnRecorded(op)
 		}
 	}
 }
 
-// accumulateAgain is accumulate in a backward pass that is recorded.
-func (t *Tensor) accumulateAgain(g *Tensor) {
+// accumulateRecorded is accumulate in a backward pass that is recorded.
+func (t *Tensor) accumulateRecorded(g *Tensor) {
 	n := t.node
 	if !t.takes() {
 		return
@@ -161,18 +161,18 @@ func (n *node) taken() *Tensor {
 	return g
 }
 
-// handOnAgain is handOn in a backward pass that is recorded.
-func (n *node) handOnAgain(op string) {
+// handOnRecorded is handOn in a backward pass that is recorded.
+func (n *node) handOnRecorded(op string) {
 	g := n.settled(n.taken())
 	switch {
 	case n.second != nil && n.second.composed != nil:
 		e := n.spec.mesh.eng
-		in := e.inner
-		e.inner = nil
-		first := len(in.tape.nodes)
+		pass := e.recorded
+		e.recorded = nil
+		first := len(pass.tape.nodes)
 		y := n.second.composed()
-		e.inner = in
-		in.tape.again(op, first, y, g)
+		e.recorded = pass
+		pass.run(op, first, y, g)
 	case n.twice:
 		n.back(g)
 	default:

@@ -42,5 +42,5 @@ func (m *Mesh) NotedState() []Noted { return m.eng.noted }
 // Training reports whether a ValueAndGrad or Accumulate is running its function. It
 // is where nn.Dropout drops elements and nn.BatchNorm takes the statistics of the batch.
 func (m *Mesh) Training() bool {
-	return m.eng.tape != nil && !m.eng.tape.apart || m.eng.run != 0
+	return m.eng.tape != nil && !m.eng.tape.untrained || m.eng.run != 0
 }

@@ -275,7 +275,7 @@ func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
 	if x.NDim() == 0 {
 		return x.lift().Argmax(dim, false)
 	}
-	dim = x.filled("Argmax", dim)
+	dim = x.dimWithElements("Argmax", dim)
 	length := -1
 	if keepdim {
 		length = 1
@@ -287,8 +287,8 @@ func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
 	return wrap(r.out[0], tensor.Argmax(a.local, dim, keepdim))
 }
 
-// filled is dim of a dimension that has elements.
-func (x *Tensor) filled(op string, dim int) int {
+// dimWithElements is dim, and throws for a dimension of size 0.
+func (x *Tensor) dimWithElements(op string, dim int) int {
 	dim = x.dim(op, dim)
 	if x.spec.shape[dim] == 0 {
 		refuse(op, fmt.Sprintf("dim %d has no elements", dim), "", operand("x", x))

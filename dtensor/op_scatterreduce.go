@@ -48,7 +48,7 @@ func (x *Tensor) ScatterReduce(dim int, index, src *Tensor, op layout.ReduceOp, 
 	})
 	out.made(name, a, b)
 	if op == layout.Avg {
-		out = out.Div(a.folded(dim, index, self))
+		out = out.Div(a.foldCounts(dim, index, self))
 	}
 	if Tracked(x, src) {
 		out.recordTwice(name, func(gy *Tensor) {
@@ -60,15 +60,15 @@ func (x *Tensor) ScatterReduce(dim int, index, src *Tensor, op layout.ReduceOp, 
 	return out
 }
 
-// put counts how many elements are put in each place of x.
-func (x *Tensor) put(dim int, index *Tensor) *Tensor {
+// putCounts returns how many elements are put in each place of x.
+func (x *Tensor) putCounts(dim int, index *Tensor) *Tensor {
 	none := filled(x.Reduced().spec, x.DType(), 0)
 	return none.ScatterAdd(dim, index, index.CompareScalar(kernel.OpGe, 0).Cast(x.DType()))
 }
 
-// folded counts how many elements ScatterReduce folds in each place of x.
-func (x *Tensor) folded(dim int, index *Tensor, self bool) *Tensor {
-	n := x.put(dim, index)
+// foldCounts returns how many elements ScatterReduce folds in each place of x.
+func (x *Tensor) foldCounts(dim int, index *Tensor, self bool) *Tensor {
+	n := x.putCounts(dim, index)
 	if self {
 		return n.AddScalar(1)
 	}
@@ -79,12 +79,12 @@ func (x *Tensor) folded(dim int, index *Tensor, self bool) *Tensor {
 func (gy *Tensor) foldGrad(x *Tensor, dim int, index, src, y *Tensor, op layout.ReduceOp, self bool) (gx, gsrc *Tensor) {
 	dt, gone := gy.DType(), (*Tensor)(nil) // where x is not folded
 	if !self {
-		gone = x.put(dim, index).CompareScalar(kernel.OpGt, 0)
+		gone = x.putCounts(dim, index).CompareScalar(kernel.OpGt, 0)
 	}
 	switch op {
 	case layout.Sum, layout.Avg:
 		if op == layout.Avg {
-			gy = gy.Div(x.folded(dim, index, self))
+			gy = gy.Div(x.foldCounts(dim, index, self))
 		}
 		gx, gsrc = gy, gy.Gather(dim, index)
 	case layout.Prod: // see Prod

@@ -106,7 +106,7 @@ func (x *Tensor) ranked(op string, dim, k int, f func(local *tensor.Tensor) (val
 // one of several, and that of a NaN if there is one; see Argmax.
 func (x *Tensor) Argmin(dim int, keepdim bool) *Tensor {
 	if x.NDim() > 0 { // Argmax says the same, by its own name
-		dim = x.filled("Argmin", dim)
+		dim = x.dimWithElements("Argmin", dim)
 	}
 	x = x.Detach()
 	switch dt := x.DType(); {

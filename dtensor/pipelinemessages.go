@@ -21,19 +21,29 @@ type arrival struct {
 	data *tensor.Tensor
 }
 
-// receive returns what comes next to a stage, or with from 1 to the stage before it as
-// gradient, from the rank of this number in c. Its shape is local.
-func (r *pipelining) receive(c *comm.Comm, to *stage, from int, local []int) *tensor.Tensor {
-	key := way{to, from}
+// inbox returns what comes on a way.
+func (r *pipelining) inbox(key way) *inbox {
 	box := r.inboxes[key]
 	if box == nil {
 		box = &inbox{left: r.parts}
 		r.inboxes[key] = box
 	}
-	if c == nil { // both stages are on this mesh
-		first := box.list[0]
-		box.list = box.list[1:]
-		return first.data
+	return box
+}
+
+// take removes the tensor that comes next.
+func (b *inbox) take() arrival {
+	first := b.list[0]
+	b.list = b.list[1:]
+	return first
+}
+
+// receive returns the next tensor on the way to a stage (from 0), or back from it (from 1), of the shape local. from is also the
+// sender's number in c, which is nil if the stage before is on this mesh.
+func (r *pipelining) receive(c *comm.Comm, to *stage, from int, local []int) *tensor.Tensor {
+	box := r.inbox(way{to, from})
+	if c == nil {
+		return box.take().data
 	}
 	for box.left > 0 && len(box.list) < 2 {
 		data := tensor.New(r.eng.dev, to.DType, local...)
@@ -41,22 +51,16 @@ func (r *pipelining) receive(c *comm.Comm, to *stage, from int, local []int) *te
 		box.list = append(box.list, arrival{c.Start(r.eng.ctx, call), data})
 		box.left--
 	}
-	first := box.list[0]
-	box.list = box.list[1:]
+	first := box.take()
 	wait(first.Pending)
 	return first.data
 }
 
-// send hands on what belongs to a stage, or with to 0 its gradient to the stage before. It
-// is freed when it has been sent, if last is set.
+// send sends data on the way to a stage (to 1), or back from it (to 0). to is also the receiver's number in c. With last, data
+// is freed once it has been sent.
 func (r *pipelining) send(c *comm.Comm, of *stage, to int, data *tensor.Tensor, last bool) {
 	if c == nil {
-		key := way{of, 1 - to}
-		box := r.inboxes[key]
-		if box == nil {
-			box = &inbox{}
-			r.inboxes[key] = box
-		}
+		box := r.inbox(way{of, 1 - to})
 		box.list = append(box.list, arrival{nil, tensor.Clone(data)})
 		if last {
 			data.Free()

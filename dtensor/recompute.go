@@ -17,12 +17,12 @@ func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 	wantFunc("Recompute", f)
 	eng := x.there("Recompute").spec.mesh.eng
 	t := eng.tape
-	if t == nil || t.apart {
+	if t == nil || t.untrained {
 		return f(x)
 	}
 	keys := eng.keys
 	var out *Tensor
-	eng.apart(nil, firstRun, func() {
+	eng.nested(nil, firstRun, func() {
 		out = f(x).Detach()
 		keepTensors(eng.scope, out)
 	})
@@ -30,7 +30,7 @@ func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 		after, first := eng.keys, len(t.nodes)
 		eng.keys = keys
 		defer func() { eng.keys = after }()
-		eng.apart(t, secondRun, func() {
+		eng.nested(t, secondRun, func() {
 			y := f(x)
 			eng.tape = nil // the backward pass is not recorded
 			y.accumulate(gy)
@@ -107,8 +107,8 @@ const (
 	secondRun
 )
 
-// apart runs f with a tape, or none, in a scope of its own, and then brings back what was.
-func (e *engine) apart(t *tape, run int, f func()) {
+// nested runs f with a tape, or none, in a scope of its own, and then brings back what was.
+func (e *engine) nested(t *tape, run int, f func()) {
 	scope := e.dev.Open()
 	defer scope.Close()
 	defer e.enter()()

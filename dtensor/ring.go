@@ -38,28 +38,10 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 	if dt := q.DType(); dt.Narrow() {
 		return RingAttention(q.Cast(tensor.Float32), k.Cast(tensor.Float32), v.Cast(tensor.Float32), causal, axis).Cast(dt)
 	}
-	i, ok := m.Axis(axis)
-	ops := []Operand{operand("q", q), operand("k", k), operand("v", v)}
-	if !ok {
-		refuse(op, fmt.Sprintf("the mesh has no axis %q", axis), "use one of its names", ops...)
-	}
-	r := &ring{m: m, op: op, size: m.axes[i].Size, causal: causal, pieces: 1}
-	for _, t := range []*Tensor{q, k, v} {
-		if t.NDim() != 4 || !slices.Equal(t.Shape()[:3], q.Shape()[:3]) || k.NDim() == 4 && k.Dim(3) != q.Dim(3) {
-			refuse(op, "they are not [B, H, T, D], [B, H, T, D] and [B, H, T, E]", "", ops...)
-		}
-		if !t.spec.placements[i].Shards(2) || !slices.Equal(t.spec.placements, q.spec.placements) || t.spec.partial {
-			refuse(op, "the layouts are not one, with S(2) on axis "+axis, "redistribute them", ops...)
-		}
-		for a, p := range t.spec.placements {
-			if a != i && (p.Shards(2) || p.Shards(3)) {
-				refuse(op, "another axis divides positions or features", "redistribute them", ops...)
-			}
-		}
-	}
+	along := ringAxis(op, axis, q, k, v)
 	gathered := func() *Tensor {
 		whole := q.Placements()
-		whole[i] = layout.Replicate()
+		whole[along] = layout.Replicate()
 		gather := func(x *Tensor) *Tensor { return x.Redistribute(whole...) }
 		return ScaledDotProductAttention(gather(q), gather(k), gather(v), causal).Redistribute(q.Placements()...)
 	}
@@ -72,8 +54,8 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 		out.local = m.empty(out.spec, q.DType()).local
 		return RecordComposed(op, out, []*Tensor{q, k, v}, func(*Tensor) []Grad { return make([]Grad, 3) }, gathered)
 	}
-	r.group, r.me = m.Group(axis), m.coord[i]
-	r.positions = positionsOf(q, i)
+	r := &ring{m: m, op: op, group: m.Group(axis), size: m.axes[along].Size, me: m.coord[along], causal: causal, pieces: 1,
+		positions: positionsOf(q, along)}
 	if n := q.Dim(2) / r.size; causal && n > 0 && n%2 == 0 && !slices.ContainsFunc(r.positions, func(has int) bool { return has != n }) {
 		r.pieces = 2
 	}
@@ -94,6 +76,29 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 		})
 		return []Grad{Dense(wrap(q.spec, grads[0])), Dense(wrap(k.spec, grads[1])), Dense(wrap(v.spec, grads[2]))}
 	}, gathered)
+}
+
+// ringAxis returns the number of the axis along which a RingAttention goes. It throws unless the operands fit it.
+func ringAxis(op, axis string, q, k, v *Tensor) int {
+	ops := []Operand{operand("q", q), operand("k", k), operand("v", v)}
+	along, ok := q.spec.mesh.Axis(axis)
+	if !ok {
+		refuse(op, fmt.Sprintf("the mesh has no axis %q", axis), "use one of its names", ops...)
+	}
+	for _, t := range []*Tensor{q, k, v} {
+		if t.NDim() != 4 || !slices.Equal(t.Shape()[:3], q.Shape()[:3]) || k.NDim() == 4 && k.Dim(3) != q.Dim(3) {
+			refuse(op, "they are not [B, H, T, D], [B, H, T, D] and [B, H, T, E]", "", ops...)
+		}
+		if !t.spec.placements[along].Shards(2) || !slices.Equal(t.spec.placements, q.spec.placements) || t.spec.partial {
+			refuse(op, "the layouts are not one, with S(2) on axis "+axis, "redistribute them", ops...)
+		}
+		for i, p := range t.spec.placements {
+			if i != along && (p.Shards(2) || p.Shards(3)) {
+				refuse(op, "another axis divides positions or features", "redistribute them", ops...)
+			}
+		}
+	}
+	return along
 }
 
 // A ring is the ranks of one axis that compute an attention together.
@@ -181,7 +186,7 @@ func (r *ring) swap(lists [][]*tensor.Tensor, to, from [2]int) [][]*tensor.Tenso
 		for _, l := range lists {
 			list = append(list, l[i])
 		}
-		packed[i] = pack1(list)
+		packed[i] = flatten(list)
 	}
 	n := packed[0].Numel()
 	send, recv := make([]int, r.size), make([]int, r.size)
@@ -192,7 +197,7 @@ func (r *ring) swap(lists [][]*tensor.Tensor, to, from [2]int) [][]*tensor.Tenso
 	if to[0] > to[1] {
 		packed[0], packed[1] = packed[1], packed[0]
 	}
-	src := pack1(packed[:])
+	src := flatten(packed[:])
 	dst := tensor.NewLike(src)
 	r.call(dst, src, recv, send)
 	first, second := 0, n
@@ -208,8 +213,8 @@ func (r *ring) swap(lists [][]*tensor.Tensor, to, from [2]int) [][]*tensor.Tenso
 	return out
 }
 
-// pack1 joins tensors as one of one dimension.
-func pack1(list []*tensor.Tensor) *tensor.Tensor {
+// flatten joins tensors as one of one dimension.
+func flatten(list []*tensor.Tensor) *tensor.Tensor {
 	flat := make([]*tensor.Tensor, len(list))
 	for i, t := range list {
 		flat[i] = t.Reshape(t.Numel())
@@ -228,7 +233,7 @@ func (r *ring) turn(list []*tensor.Tensor, of int) []*tensor.Tensor {
 		shapes[i][2] = r.positions[of] / r.pieces
 		n += ints.Product(shapes[i])
 	}
-	src := pack1(list)
+	src := flatten(list)
 	dst := tensor.New(src.Device(), src.DType(), n)
 	send, recv := make([]int, r.size), make([]int, r.size)
 	send[(r.me+1)%r.size], recv[(r.me+r.size-1)%r.size] = src.Numel(), n
@@ -284,7 +289,7 @@ func (r *ring) forward(q, k, v []*tensor.Tensor) (ys, lses []*tensor.Tensor) {
 			r.pairs(r.owner(step), func(i, j int, causal bool) {
 				y, lse := tensor.Attention(q[i], kv[j], kv[r.pieces+j], causal)
 				if ys[i] != nil {
-					y, lse = join(ys[i], lses[i], y, lse)
+					y, lse = mergeAttention(ys[i], lses[i], y, lse)
 				}
 				ys[i], lses[i] = y, lse
 			})
@@ -307,8 +312,8 @@ func freeUnless(before, after []*tensor.Tensor) {
 	}
 }
 
-// join returns the attention to two sets of keys, given that to each.
-func join(y1, lse1, y2, lse2 *tensor.Tensor) (y, lse *tensor.Tensor) {
+// mergeAttention returns the attention to two sets of keys, given that to each.
+func mergeAttention(y1, lse1, y2, lse2 *tensor.Tensor) (y, lse *tensor.Tensor) {
 	top := tensor.Binary(kernel.OpMaximum, lse1, lse2)
 	w1 := tensor.Unary(kernel.OpExp, tensor.Binary(kernel.OpSub, lse1, top))
 	w2 := tensor.Unary(kernel.OpExp, tensor.Binary(kernel.OpSub, lse2, top))

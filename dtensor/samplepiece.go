@@ -172,15 +172,15 @@ func block(t *tensor.Tensor, begin, vectors, length, first, n int, across bool) 
 // bytesOf returns the memory of a tensor on the host, which must stay reachable.
 func bytesOf(t *tensor.Tensor) []byte { return unsafe.Slice((*byte)(t.Ptr()), t.Bytes()) }
 
-// on returns the tensor.
+// on returns the tensor on a device.
 func (b sampledTensor) on(dev tensor.Device) *tensor.Tensor {
 	t := tensor.New(dev, b.Type, b.Shape...)
 	copy(bytesOf(t), b.Data)
 	return t
 }
 
-// again computes the piece and returns the first difference, if there is one.
-func (piece *sampledPiece) again(dev tensor.Device) (wrong *ProductError, err error) {
+// computeAgain computes the piece again and returns the first difference, if there is one.
+func (piece *sampledPiece) computeAgain(dev tensor.Device) (wrong *ProductError, err error) {
 	defer fault.Catch(&err)
 	defer dev.Open().Close()
 	var in []*tensor.Tensor

@@ -174,7 +174,7 @@ func (p *ProductSample) compare(ctx context.Context, world *comm.Comm) (*Product
 		}
 		return nil, err
 	}
-	wrong, err := piece.again(p.eng.dev)
+	wrong, err := piece.computeAgain(p.eng.dev)
 	if err != nil {
 		world.Abort(err)
 		return nil, err

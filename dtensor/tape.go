@@ -11,13 +11,13 @@ import (
 // A tape lists the recorded operators of one ValueAndGrad in the order in
 // which they ran; walking it backwards is a topological order.
 type tape struct {
-	nodes  []*node
-	slab   []node
-	stacks map[*node][]uintptr // where the operators were called, if anything below asks for it: see record
-	early  *early              // sums gradients while run goes on; nil: they are summed in the end
-	closed bool                // f has returned; a tensor that still refers to the tape is a constant
-	inside int                 // how many Gradients run, one in another
-	apart  bool                // it is of Gradients alone, outside of ValueAndGrad: nothing is trained
+	nodes     []*node
+	slab      []node
+	stacks    map[*node][]uintptr // where the operators were called, if anything below asks for it: see record
+	early     *early              // sums gradients while run goes on; nil: they are summed in the end
+	closed    bool                // f has returned; a tensor that still refers to the tape is a constant
+	inside    int                 // how many Gradients run, one in another
+	untrained bool                // it is of Gradients alone, outside of ValueAndGrad
 }
 
 // A node is one recorded operator, or one parameter, on a tape.
@@ -134,7 +134,7 @@ func (t *Tensor) accumulate(g *Tensor) {
 		return
 	}
 	if t.again() {
-		t.accumulateAgain(g)
+		t.accumulateRecorded(g)
 		return
 	}
 	if t.spec.mesh.eng.detect {

@@ -181,10 +181,5 @@ func (p *sharding) at(i int) int {
 
 // targetError makes the error about the target at a flat global position.
 func (p *sharding) targetError(flat int, target, ignored int64) *TargetError {
-	at := make([]int, len(p.shape))
-	for d := len(at) - 1; d >= 0; d-- {
-		at[d] = flat % p.shape[d]
-		flat /= p.shape[d]
-	}
-	return &TargetError{Op: p.op, Target: target, Position: at, Classes: p.classes, Ignored: ignored}
+	return &TargetError{Op: p.op, Target: target, Position: tensor.UnravelIndex(flat, p.shape), Classes: p.classes, Ignored: ignored}
 }

@@ -264,7 +264,7 @@ func later(mesh *dtensor.Mesh, t, s, before int) *dtensor.Tensor {
 			list[i*s+j] = true
 		}
 	}
-	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), list, t, s), mesh.Every(layout.Replicate())...)
+	return everywhere(mesh, list).Reshape(t, s)
 }
 
 // Params lists the parameters of the four layers, and of the norms if there are any.

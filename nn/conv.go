@@ -125,4 +125,4 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists weight and bias.
-func (v *Conv) Params() Params { return (&Linear{Weight: v.Weight, Bias: v.Bias}).Params() }
+func (v *Conv) Params() Params { return weightAndBias(v.Weight, v.Bias) }

@@ -81,6 +81,4 @@ func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists weight and bias.
-func (v *ConvTranspose) Params() Params {
-	return (&Linear{Weight: v.Weight, Bias: v.Bias}).Params()
-}
+func (v *ConvTranspose) Params() Params { return weightAndBias(v.Weight, v.Bias) }

@@ -28,6 +28,4 @@ func (p *PReLU) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 }
 
 // Params lists the weight.
-func (p *PReLU) Params() Params {
-	return func(yield func(string, *dtensor.Tensor) bool) { yield("weight", p.Weight) }
-}
+func (p *PReLU) Params() Params { return weightAndBias(p.Weight, nil) }

@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"slices"
-
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -79,7 +77,6 @@ func like(param, x *dtensor.Tensor) *dtensor.Tensor {
 	to := param.Placements()
 	for i, p := range x.Placements() {
 		if to[i].IsShard() && p.IsShard() && !p.Shards(x.NDim()-1) {
-			to = slices.Clone(to)
 			to[i] = layout.Replicate()
 		}
 	}

@@ -123,7 +123,7 @@ func cubic(distance float64) float32 {
 }
 
 // everywhere returns a list that every rank has.
-func everywhere[T int64 | float32](mesh *dtensor.Mesh, list []T) *dtensor.Tensor {
+func everywhere[T tensor.Elem](mesh *dtensor.Mesh, list []T) *dtensor.Tensor {
 	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), list, len(list)), mesh.Every(layout.Replicate())...)
 }
 

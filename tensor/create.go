@@ -12,7 +12,7 @@ import (
 // size is negative or there are more than MaxDims.
 func New(dev Device, dt DType, shape ...int) *Tensor { return alloc("New", dev, dt, shape) }
 
-// NewLike returns a tensor of x's device, type and shape, contents unspecified.
+// NewLike is New with the device, type and shape of x.
 func NewLike(x *Tensor) *Tensor { return allocLike("NewLike", x) }
 
 // Zeros returns a tensor of zeros (false for Bool).
@@ -95,8 +95,7 @@ func ToSlice[T Elem](t *Tensor) []T {
 	return s
 }
 
-// Item returns the only element of t. It throws a *ShapeError if t does not have
-// exactly one.
+// Item returns the only element of t. It throws a *ShapeError if t has more or none.
 func (t *Tensor) Item() float64 {
 	if t.numel != 1 {
 		throwShape("Item", "%v has %d elements, not one", t.brief(), t.numel)

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
-// OnHost reports whether the host reads and writes tensors on dev where they lie.
+// OnHost reports whether the host reads and writes tensors of dev in place.
 func OnHost(dev Device) bool { return dev.memory().OnHost }
 
 // Read returns the elements of t for reading: where they lie on a CPU, else a copy.

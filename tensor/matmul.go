@@ -26,7 +26,7 @@ func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 // MatMulTo computes dst = a·b, or dst += a·b with accumulate. The arguments are
 // those of MatMul, and dst has the shape and type of its result. If a and b are of a
 // narrow type, dst may also be float32, and then nothing is rounded. It throws a
-// *UseError if dst is a or b, which are read while dst is written.
+// *UseError if dst is a or b.
 func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	const op = "MatMulTo"
 	m := matmulOf(op, a, b, transA, transB)

@@ -23,8 +23,8 @@ func FillUniform(t *Tensor, key Key, lo, hi float64, globalShape, offset []int) 
 	fillRandom(kernel.OpUniform, t, key, lo, hi, globalShape, offset)
 }
 
-// FillNormal sets t to random numbers of the normal distribution; see FillUniform
-// for key, globalShape and offset. They are the same bits on every machine.
+// FillNormal sets t to numbers of the normal distribution, the same bits on every
+// machine; see FillUniform for key, globalShape and offset.
 func FillNormal(t *Tensor, key Key, mean, std float64, globalShape, offset []int) {
 	fillRandom(kernel.OpNormal, t, key, mean, std, globalShape, offset)
 }

@@ -76,7 +76,7 @@ func (t *Tensor) around(dim int) (outer, inner int) {
 }
 
 // Cat joins tensors along dimension dim; the other sizes are equal. Its gradient
-// is Narrow for each of them. It throws a *ShapeError if there are none.
+// is Narrow for each. It throws a *ShapeError if there are none.
 func Cat(dim int, xs ...*Tensor) *Tensor {
 	const op = "Cat"
 	if len(xs) == 0 {

@@ -14,8 +14,8 @@ func Argmax(x *Tensor, dim int, keepdim bool) *Tensor {
 }
 
 // TopK returns the k largest elements along dim, largest first, and their
-// positions, Int64. Of equals the one with the smaller position comes first; NaN
-// is larger than any number. It throws a *ShapeError if dim has fewer than k.
+// positions, Int64. Of equals the first one comes first; NaN is larger than any
+// number. It throws a *ShapeError if dim has fewer than k.
 func TopK(x *Tensor, k, dim int) (values, index *Tensor) {
 	const op = "TopK"
 	wantComparable(op, x)

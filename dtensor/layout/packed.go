@@ -3,7 +3,6 @@ package layout
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 )
 
 // intList is a list of integers packed into a string, eight bytes each, so that
@@ -58,15 +57,4 @@ func (p intList) sum() int {
 }
 
 // String prints the integers as fmt prints a slice: [1 3 1 3].
-func (p intList) String() string {
-	var b strings.Builder
-	b.WriteByte('[')
-	for i := range p.len() {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		fmt.Fprint(&b, p.at(i))
-	}
-	b.WriteByte(']')
-	return b.String()
-}
+func (p intList) String() string { return fmt.Sprint(p.slice()) }
