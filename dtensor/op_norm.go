@@ -118,37 +118,9 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 	}
 	out.made(op, in, w, b)
 	if Tracked(x, weight, bias) {
+		pass := &normPass{op: op, in: in, w: w, b: b, stats: stats, nodes: nodes, along: along, grad: grad}
 		out.recordComposed(op, func(gy *Tensor) {
-			// dy is brought to the layout of the result, so that one pass over the rows does it all.
-			gy = gy.to(out.spec, op+"Grad")
-			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(in.spec), (*Tensor)(nil)
-			if b != nil {
-				gb = b.emptyGrad(in.spec)
-			}
-			if !m.outside() {
-				dy, x, weight, dt := gy.local, in.local, w.local, x.DType()
-				if nodes != nil { // which are rounded once they are added up
-					dy, x, weight = tensor.Cast(dy, dt.Wide()), tensor.Cast(x, dt.Wide()), tensor.Cast(weight, dt.Wide())
-				}
-				if nodes == nil || layout.OneEach(nodes) {
-					dx, dw, db := grad(dy, x, weight, stats)
-					gx.local, gw.local = tensor.Cast(dx, dt), dw
-					if gb != nil {
-						gb.local = db
-					}
-				} else {
-					dx, sums := gradOfNodes(m.groupOf(along), m, nodes, dy, x, weight, stats, grad, op+"Grad")
-					gx.local, gw = tensor.Cast(dx, dt), wrap(w.spec, sums[0])
-					if gb != nil {
-						gb = wrap(b.spec, sums[1])
-					}
-				}
-			}
-			in.accumulate(gx)
-			w.accumulate(gw)
-			if b != nil {
-				b.accumulate(gb)
-			}
+			pass.back(gy.to(out.spec, op+"Grad")) // in the layout of the result, so that one pass over the rows does it all
 		}, func() *Tensor {
 			y := composed(in.widen(), lastDims(n)).Mul(w.widen())
 			if b != nil {
@@ -158,6 +130,49 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		})
 	}
 	return out
+}
+
+// A normPass is what the gradient of a norm needs of its forward pass.
+type normPass struct {
+	op       string
+	in, w, b *Tensor // x, weight and bias in the layouts that they were brought to; b is nil without a bias
+	stats    *tensor.Tensor
+	nodes    [][]int // see rowNodes
+	along    axisSet
+	grad     func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor)
+}
+
+// back hands x, weight and bias their gradients; gy lies as the result.
+func (p *normPass) back(gy *Tensor) {
+	m := p.in.spec.mesh
+	gx, gw, gb := wrap(p.in.spec, gy.local), p.w.emptyGrad(p.in.spec), (*Tensor)(nil)
+	if p.b != nil {
+		gb = p.b.emptyGrad(p.in.spec)
+	}
+	if !m.outside() {
+		dy, x, weight, dt := gy.local, p.in.local, p.w.local, p.in.DType()
+		if p.nodes != nil { // which are rounded once they are added up
+			dy, x, weight = tensor.Cast(dy, dt.Wide()), tensor.Cast(x, dt.Wide()), tensor.Cast(weight, dt.Wide())
+		}
+		if p.nodes == nil || layout.OneEach(p.nodes) {
+			dx, dw, db := p.grad(dy, x, weight, p.stats)
+			gx.local, gw.local = tensor.Cast(dx, dt), dw
+			if gb != nil {
+				gb.local = db
+			}
+		} else {
+			dx, sums := gradOfNodes(m.groupOf(p.along), m, p.nodes, dy, x, weight, p.stats, p.grad, p.op+"Grad")
+			gx.local, gw = tensor.Cast(dx, dt), wrap(p.w.spec, sums[0])
+			if gb != nil {
+				gb = wrap(p.b.spec, sums[1])
+			}
+		}
+	}
+	p.in.accumulate(gx)
+	p.w.accumulate(gw)
+	if p.b != nil {
+		p.b.accumulate(gb)
+	}
 }
 
 // gradOfNodes calls grad for the rows of each node that this rank has. sums are the gradients of the weight and of the bias,

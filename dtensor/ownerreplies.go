@@ -106,16 +106,35 @@ func (r *OwnerReplies) owns(i int) int {
 // rows that this rank owns, counted from base. filled says that out has those of them that
 // this rank keeps.
 //
-// The owner of a row cannot be predicted, so the loops below and in Backward write at
-// every position, without a branch, and count only what they mean to keep.
+// The owner of a row cannot be predicted, so the loops of arrivals, departures and Backward
+// write at every position, without a branch, and count only what they mean to keep.
 func (r *OwnerReplies) Forward(out, local *tensor.Tensor, base int, filled bool) {
-	dev, dt, size := local.Device(), local.DType(), r.group.Size()
-	kept, n := r.keeps[r.me], r.Kept()
-
-	// The rows arrive by owner, in the order of the positions: slot says where each is, -1
-	// for the rows of this rank.
-	counts, slot := make([]int, 2*size), index.New[int32](dev, n)
+	dev, size, n := local.Device(), r.group.Size(), r.Kept()
+	counts := make([]int, 2*size)
 	send, receive := counts[:size], counts[size:]
+	slot := r.arrivals(receive, n)
+	rows, count := r.departures(send)
+	width := out.Numel() / max(n, 1)
+	src := r.pack(tensor.TakeRows(local, rows.Tensor(dev, count), base), send)
+	rows.Free()
+	got := tensor.New(dev, local.DType(), ints.Sum(receive), width)
+	r.do(got, src, receive, send, "rows")
+	src.Free()
+	if out.Numel() > 0 {
+		if !filled {
+			tensor.TakeRowsTo(out, r.mine(local), r.own(n), base, false)
+		}
+		tensor.TakeRowsTo(out, got, slot.Tensor(dev, n), 0, false)
+	}
+	slot.Free()
+	got.Free()
+}
+
+// arrivals sets receive to how many rows come from each member. They come by owner, in the order of the positions: slot says
+// where each of the n rows is that this rank keeps, -1 for its own.
+func (r *OwnerReplies) arrivals(receive []int, n int) (slot index.List[int32]) {
+	kept := r.keeps[r.me]
+	slot = index.New[int32](r.mesh.eng.dev, n)
 	for _, s := range kept {
 		for _, o := range r.owner[s.begin:s.end] {
 			receive[o]++
@@ -136,15 +155,19 @@ func (r *OwnerReplies) Forward(out, local *tensor.Tensor, base int, filled bool)
 			k++
 		}
 	}
+	return slot
+}
 
-	// The rows leave by member.
+// departures returns the rows of this rank that leave, member by member, and how many they are; it sets send to how many go
+// to each.
+func (r *OwnerReplies) departures(send []int) (rows index.List[int64], count int) {
 	most := 0
 	for m, spans := range r.keeps {
 		if m != r.me || r.all {
 			most += positions(spans)
 		}
 	}
-	rows, count := index.New[int64](dev, most), 0
+	rows = index.New[int64](r.mesh.eng.dev, most)
 	for m, spans := range r.keeps {
 		if m == r.me && !r.all {
 			continue
@@ -160,20 +183,7 @@ func (r *OwnerReplies) Forward(out, local *tensor.Tensor, base int, filled bool)
 			break
 		}
 	}
-	width := out.Numel() / max(n, 1)
-	src := r.pack(tensor.TakeRows(local, rows.Tensor(dev, count), base), send)
-	rows.Free()
-	got := tensor.New(dev, dt, ints.Sum(receive), width)
-	r.do(got, src, receive, send, "rows")
-	src.Free()
-	if out.Numel() > 0 {
-		if !filled {
-			tensor.TakeRowsTo(out, r.mine(local), r.own(n), base, false)
-		}
-		tensor.TakeRowsTo(out, got, slot.Tensor(dev, n), 0, false)
-	}
-	slot.Free()
-	got.Free()
+	return rows, count
 }
 
 // own returns the rows of this rank that it keeps, n with -1 for those of others: of a part
