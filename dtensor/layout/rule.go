@@ -77,14 +77,13 @@ func (r *Rule) Rows() []Row {
 	return append(rows, r.partials...)
 }
 
-// Unsplit returns the rule without the rows by which ranks have addends or factors of a
+// unsplit returns the rule without the rows by which ranks have addends or factors of a
 // result: what is left gives each element of a result, on every mesh, from the same
 // numbers in the same order. Rows that take a maximum or a minimum over ranks stay. A
 // reduction, whose order depends on how many elements lie side by side, has all dimensions
-// from the first reduced one on whole;
-// what is looked up in the first input has all dimensions of the ids alone whole, as their
-// gradients are added up where two ids are one.
-func (r *Rule) Unsplit() *Rule {
+// from the first reduced one on whole; what is looked up in the first input has all dimensions
+// of the ids alone whole, as their gradients are added up where two ids are one.
+func (r *Rule) unsplit() *Rule {
 	u := *r
 	u.partials = nil
 	for _, row := range r.partials {
@@ -107,13 +106,14 @@ func (r *Rule) Unsplit() *Rule {
 	return &u
 }
 
-// Nodes returns Unsplit with the rows by which each rank has a node of a sum, at least least of its
-// terms, and the result is Partial(Nodes): the outermost index of the sum is divided equally among
-// a power of two of ranks. Each of any number of ranks along one axis may also have a node or two, cut at
-// leaves: see Choice.Nodes. Results of a reduction may then be sharded behind the last reduced
-// dimension where each rank has several side by side, as one rank has.
+// Nodes returns the rule without the rows by which ranks have any addends or factors of a result, and with
+// those by which each rank has a node of a sum, at least least of its terms. The result then is
+// Partial(Nodes): the outermost index of the sum is divided equally among a power of two of ranks. Each of any
+// number of ranks along one axis may also have a node or two, cut at leaves: see Choice.Nodes. Results of a
+// reduction may then be sharded behind the last reduced dimension where each rank has several side by side, as
+// one rank has.
 func (r *Rule) Nodes(least int) *Rule {
-	u := r.Unsplit()
+	u := r.unsplit()
 	if r.contract != Partial(Sum) || r.addends != 0 {
 		return u
 	}
