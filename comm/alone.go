@@ -41,8 +41,8 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 	return w, lengths, nil
 }
 
-// Quiet reports whether a call on b that this rank makes alone needs no Alone, so that a Tally may count
-// it: the elements have a DType, and nobody records calls.
+// Quiet reports whether a Tally may count a call on b that this rank makes alone, without Alone: the elements
+// have a DType, and nobody records calls.
 func (i Internals) Quiet(b Buffer) bool { return b.of == 0 && i.c.shared.recorder.Load() == nil }
 
 // Alone carries out, by do, a call that this rank makes alone. It counts the call and adds it to

@@ -61,9 +61,9 @@ func (p *Pending) await() {
 	q.waiters.Add(-1)
 }
 
-// Rest sleeps for d, or until a goroutine waits for the call, which was started and has none that
-// waits for it yet. Other goroutines of the rank run meanwhile, even if they have one processor:
-// a system call that sleeps would keep it from them for up to 10 ms.
+// Rest sleeps for d, or until a goroutine waits for the call. The call was started, and nobody waits for
+// it yet. Other goroutines of the rank run meanwhile, even if they have one processor: a system
+// call that sleeps would keep it from them for up to 10 ms.
 func (c *Call) Rest(d time.Duration) {
 	q := c.queue
 	if q.timer == nil {

@@ -88,8 +88,8 @@ type MessageBackend interface {
 	Broken() error
 	// Ended reports whether a rank has ended, and with which cause.
 	Ended(rank int) (cause string, ended bool)
-	// Moved notes that something of a message has come, of which the program may see nothing yet:
-	// ranks that wait for the rest of it do not hang.
+	// Moved notes that a part of a message has come, although the program may see nothing of it yet:
+	// ranks that wait for the rest do not hang.
 	Moved()
 }
 

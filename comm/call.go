@@ -81,8 +81,8 @@ func (c *Call) Piece(elements int) Call {
 	return piece
 }
 
-// At returns a copy of c that is shown, in errors and recordings, where the stack says instead of
-// where it is made.
+// At returns a copy of c whose line, in errors and recordings, is that of the stack and not the one that
+// makes the call.
 func (c *Call) At(stack []uintptr) Call {
 	there := *c
 	there.site = new(site)

@@ -72,10 +72,10 @@ func (s *solo) Import(_ int, at uint64, _ int) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&at))
 }
 
-// Ended says that the rank is there: it asks.
+// Ended reports false: the only rank is the one that asks.
 func (s *solo) Ended(int) (cause string, ended bool) { return "", false }
 
-// Moved is for who watches several ranks.
+// Moved does nothing: no other rank waits.
 func (s *solo) Moved() {}
 
 // soloLooks is how many milliseconds a wait lasts between two looks at whether a goroutine can end it.
