@@ -1,7 +1,6 @@
 package visualize
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -220,7 +219,7 @@ func (p *panel) cut() {
 		p.columnCuts = append(p.columnCuts, a.col, a.col+a.cols)
 	}
 	for _, cuts := range []*[]int{&p.rowCuts, &p.columnCuts} {
-		slices.SortFunc(*cuts, cmp.Compare[int])
+		slices.Sort(*cuts)
 		*cuts = slices.Compact(*cuts)
 	}
 }
