@@ -48,7 +48,7 @@ func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Te
 	return s.value, grads, nil
 }
 
-// running is what some functions have come to: the sum of their values, and for each
+// A running is the sum of some functions so far: that of their values, and for each
 // parameter a leaf with the gradients that have arrived.
 type running struct {
 	value  *Tensor

@@ -51,7 +51,7 @@ func (m *memo[K, V]) put(key K, value *V) {
 // clear forgets everything.
 func (m *memo[K, V]) clear() { *m = memo[K, V]{} }
 
-// where spreads the addresses of specs, which are multiples of their size class.
+// where returns the address of a spec, mixed: addresses are multiples of a size class.
 func (s *spec) where() uintptr { return uintptr(unsafe.Pointer(s)) >> 4 * 0x9e3779b1 >> 8 }
 
 // slot spreads keys over the front of a memo.

@@ -248,7 +248,7 @@ func linearRule(x, w, bias *Tensor) (*layout.Rule, error) {
 //	dy [..., O]   x [..., I]   →   [O, I]
 //
 // A row dimension that both shard is contracted: the result is P(sum), or P(nodes), which are
-// float32 for narrow types. cut is dy, as it was moved if that was to cut its rows at leaves.
+// float32 for narrow types. cut is dy in the layout in which its rows are cut at leaves, dy itself if they are not.
 func linearGrad(dy, x *Tensor) (dw, cut *Tensor) {
 	m := dy.spec.mesh
 	r := m.rule(keyOf("LinearGrad", dy, x), func() (*layout.Rule, error) {

@@ -78,7 +78,7 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 	return out
 }
 
-// count returns how many elements a reduction over dims makes one.
+// count returns how many elements a reduction over dims combines into one.
 func (x *Tensor) count(op string, dims []int) int {
 	n, mask := 1, x.dims(op, dims)
 	for d, size := range x.spec.shape {

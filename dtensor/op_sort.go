@@ -40,7 +40,7 @@ func (x *Tensor) Cummin(dim int) (values, index *Tensor) {
 	return x.running("Cummin", dim, kernel.OpLt)
 }
 
-// running returns of the elements up to each one the one that beats the others, and where it is.
+// running returns for each element the one that beats all others up to it, and where that is.
 func (x *Tensor) running(op string, dim int, beats kernel.CompareOp) (values, index *Tensor) {
 	defer x.spec.mesh.Span(op).End()
 	if x.NDim() == 0 {

@@ -67,7 +67,8 @@ func (o *OperatorDigests) end() {
 	}
 }
 
-// digest returns that of t in a layout that has whole elements, and in the type of like, which a gradient gets once it is added up.
+// digest returns the digest of t, brought to a layout that is not Partial and to the type of like: a gradient gets its type when it
+// is added up.
 func (o *OperatorDigests) digest(t, like *Tensor) uint64 {
 	o.busy = true
 	defer func() { o.busy = false }()

@@ -54,7 +54,7 @@ func newEarly(params []*Tensor, grads []Grad, bytes int) *early {
 	return e
 }
 
-// passed begins what it can of the gradients that are complete when the gradient of node i has been handed on.
+// passed begins the sums of the gradients that are complete once node i has handed its gradient on.
 func (e *early) passed(i int) {
 	for len(e.order) > 0 && e.params[e.order[0]].node.used >= i {
 		k := e.order[0]
@@ -76,7 +76,7 @@ func (e *early) passed(i int) {
 	}
 }
 
-// free gives back what packs whose sums are there were put together in.
+// free frees the buffers in which packs were put together, of those packs whose sums are there.
 func (e *early) free() {
 	for _, s := range e.started {
 		select {

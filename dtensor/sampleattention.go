@@ -103,6 +103,6 @@ func (piece *sampledPiece) row(c *tensor.Tensor, head, at int) {
 	piece.result(c)
 }
 
-// masked reports whether x, of all queries and keys, may be the y that was made without those that a mask has hidden: weights of 0 times
-// them change the sign of a zero, and make NaN of what is not finite.
+// masked reports whether x, which was computed with all queries and keys, may be y, which was computed without those that a mask hides:
+// they have weights of 0, which change the sign of a zero and make NaN of what is not finite.
 func masked(x, y float64) bool { return x == y || math.IsNaN(x) }

@@ -35,8 +35,8 @@ type node struct {
 	narrows bool         // it casts a parameter to a narrow type
 	twice   bool         // back can be recorded, see Gradients
 	number  int32        // of the nodes of its tape
-	reach   int32        // no node of a higher number is among those that it was computed from, but for itself
-	second  *second      // nil: nothing of it
+	reach   int32        // no node that it depends on has a higher number; its own number where that is not known
+	second  *second      // nil: Gradients need nothing of it
 
 	products []pendingProduct // that have arrived and are not in grad yet, see join
 }
