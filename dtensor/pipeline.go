@@ -94,51 +94,68 @@ func NewPipeline(ctx context.Context, world *comm.Comm, stages ...Stage) (*Pipel
 // arrange checks the stages and finds this rank's.
 func (p *Pipeline) arrange(stages []Stage) error {
 	taken := map[int]bool{} // world ranks
-	for i, s := range stages {
-		switch {
-		case s.Mesh == nil || s.Forward == nil && s.ForwardWithLoss == nil:
-			return fmt.Errorf("stage %d has no Mesh or no Forward; give both", i)
-		case s.Forward != nil && s.ForwardWithLoss != nil:
-			return fmt.Errorf("stage %d has Forward and ForwardWithLoss; give one of them", i)
-		case s.Mesh.parent != p.world:
-			return fmt.Errorf("the mesh of stage %d was made from another communicator; make it with NewMeshOf from this one", i)
-		case !slices.Equal(s.Mesh.axes, stages[0].Mesh.axes):
-			return fmt.Errorf("stage %d has the mesh %v, stage 0 %v; give all the same axes", i, s.Mesh, stages[0].Mesh)
+	for i, given := range stages {
+		if err := p.check(i, given, stages[0].Mesh); err != nil {
+			return err
 		}
-		if slices.Contains(p.meshes, s.Mesh) {
-			if s.Mesh != p.meshes[i%len(p.meshes)] {
-				return fmt.Errorf("stage %d is on the mesh of stage %d; stages lie on the meshes in turn", i, slices.Index(p.meshes, s.Mesh))
-			}
-		} else {
-			if len(p.meshes) < i {
-				return fmt.Errorf("stage %d is on a mesh of its own after stages on meshes again; stages lie on the meshes in turn", i)
-			}
-			for _, r := range s.Mesh.ranks {
-				if taken[r] {
-					return fmt.Errorf("rank %d is in the meshes of two stages; give each stage ranks of its own", r)
-				}
-				taken[r] = true
-			}
-			if !s.Mesh.outside() {
-				p.me = len(p.meshes)
-			}
-			p.meshes = append(p.meshes, s.Mesh)
+		if err := p.place(i, given.Mesh, taken); err != nil {
+			return err
 		}
-		one := stage{Stage: s}
+		arranged := stage{Stage: given}
 		if i > 0 {
 			var err error
-			if one.in, err = s.Mesh.newSpec(s.Shape, s.Placements); err != nil {
+			if arranged.in, err = given.Mesh.newSpec(given.Shape, given.Placements); err != nil {
 				return fmt.Errorf("what stage %d gets: %w", i, err)
 			}
-			if one.in.partial || !s.DType.Float() {
-				return fmt.Errorf("stage %d gets %v %v; it has to be of a floating-point type, and on each axis Shard or Replicate", i, s.DType, one.in)
+			if arranged.in.partial || !given.DType.Float() {
+				return fmt.Errorf("stage %d gets %v %v; it has to be of a floating-point type, and on each axis Shard or Replicate", i, given.DType,
+					arranged.in)
 			}
 		}
-		p.stages = append(p.stages, one)
+		p.stages = append(p.stages, arranged)
 	}
 	if len(p.stages) == 0 || len(p.stages)%len(p.meshes) != 0 {
 		return fmt.Errorf("%d stages on %d meshes; give each mesh as many", len(p.stages), len(p.meshes))
 	}
+	return nil
+}
+
+// check returns what is wrong with stage i by itself, and beside the mesh of stage 0.
+func (p *Pipeline) check(i int, s Stage, first *Mesh) error {
+	switch {
+	case s.Mesh == nil || s.Forward == nil && s.ForwardWithLoss == nil:
+		return fmt.Errorf("stage %d has no Mesh or no Forward; give both", i)
+	case s.Forward != nil && s.ForwardWithLoss != nil:
+		return fmt.Errorf("stage %d has Forward and ForwardWithLoss; give one of them", i)
+	case s.Mesh.parent != p.world:
+		return fmt.Errorf("the mesh of stage %d was made from another communicator; make it with NewMeshOf from this one", i)
+	case !slices.Equal(s.Mesh.axes, first.axes):
+		return fmt.Errorf("stage %d has the mesh %v, stage 0 %v; give all the same axes", i, s.Mesh, first)
+	}
+	return nil
+}
+
+// place enters the mesh of stage i, unless an earlier stage lies on it. taken are the ranks of the meshes before.
+func (p *Pipeline) place(i int, mesh *Mesh, taken map[int]bool) error {
+	if slices.Contains(p.meshes, mesh) {
+		if mesh != p.meshes[i%len(p.meshes)] {
+			return fmt.Errorf("stage %d is on the mesh of stage %d; stages lie on the meshes in turn", i, slices.Index(p.meshes, mesh))
+		}
+		return nil
+	}
+	if len(p.meshes) < i {
+		return fmt.Errorf("stage %d is on a mesh of its own after stages on meshes again; stages lie on the meshes in turn", i)
+	}
+	for _, r := range mesh.ranks {
+		if taken[r] {
+			return fmt.Errorf("rank %d is in the meshes of two stages; give each stage ranks of its own", r)
+		}
+		taken[r] = true
+	}
+	if !mesh.outside() {
+		p.me = len(p.meshes)
+	}
+	p.meshes = append(p.meshes, mesh)
 	return nil
 }
 
@@ -171,7 +188,7 @@ func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tenso
 	case len(params) == 0:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: no parameters")
 	}
-	r := &pipelining{Pipeline: p, eng: p.meshes[0].eng, params: params, parts: parts, flights: map[flightKey]*flight{},
+	r := &pipelining{Pipeline: p, eng: p.meshes[0].eng, params: params, parts: parts, flights: map[flightKey]*inFlight{},
 		inboxes: map[way]*inbox{}}
 	if r.eng.same && p.hasLosses() {
 		r.terms = make([]float64, parts*(len(p.stages)+1))

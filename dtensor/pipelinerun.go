@@ -19,7 +19,7 @@ type pipelining struct {
 	parts   int
 	scope   *tensor.Scope // of the whole call
 	keys    uint64        // of NextKey when it began
-	flights map[flightKey]*flight
+	flights map[flightKey]*inFlight
 	sum     running   // of the last stage's results, and of the gradients
 	own     *Tensor   // the sum of the stages' own losses, float64; nil: there are none
 	terms   []float64 // with same bits, where stages have losses: see term
@@ -27,11 +27,11 @@ type pipelining struct {
 	sent    []arrival
 }
 
-// A flightKey names a flight.
+// A flightKey names an inFlight.
 type flightKey struct{ stage, part int }
 
-// A flight is what one stage has of one part between its forward and its backward pass.
-type flight struct {
+// An inFlight is what one stage has of one part between its forward and its backward pass.
+type inFlight struct {
 	tape   *tape
 	leaves []*node // of the parameters
 	scope  *tensor.Scope
@@ -171,39 +171,39 @@ func (p *Pipeline) next(number int) *stage {
 
 // forward runs the stage of this number for one part and sends its result on.
 func (r *pipelining) forward(number, part int) {
-	eng, s, next := r.eng, &r.stages[number], r.next(number)
+	eng, stage, next := r.eng, &r.stages[number], r.next(number)
 	var arrived *tensor.Tensor
-	if s.in != nil {
-		arrived = r.receive(s.forward, s, 0, s.in.local)
+	if stage.in != nil {
+		arrived = r.receive(stage.forward, stage, 0, stage.in.local)
 	}
-	f := &flight{tape: &tape{}, scope: eng.dev.Open()}
-	eng.tape, eng.scope, eng.keys = f.tape, f.scope, r.keyAt(number, part)
-	mark(f.tape, r.params)
-	if s.in != nil {
-		f.in = wrap(s.in, moved(arrived))
-		f.in.node = f.tape.add("what the stage before returned", s.in, nil)
+	flight := &inFlight{tape: &tape{}, scope: eng.dev.Open()}
+	eng.tape, eng.scope, eng.keys = flight.tape, flight.scope, r.keyAt(number, part)
+	mark(flight.tape, r.params)
+	if stage.in != nil {
+		flight.in = wrap(stage.in, moved(arrived))
+		flight.in.node = flight.tape.add("what the stage before returned", stage.in, nil)
 	}
-	f.compute(s, part)
+	flight.compute(stage, part)
 	if next == nil {
-		wantLoss("Pipeline", f.out)
+		wantLoss("Pipeline", flight.out)
 	} else {
-		next.wantInput(number+1, f.out)
-		f.out = f.out.Redistribute(next.Placements...)
+		next.wantInput(number+1, flight.out)
+		flight.out = flight.out.Redistribute(next.Placements...)
 	}
 	for _, p := range r.params {
-		f.leaves = append(f.leaves, p.node)
+		flight.leaves = append(flight.leaves, p.node)
 		p.node = nil
 	}
 	eng.tape, eng.scope = nil, r.scope
-	f.scope.Leave()
-	r.flights[flightKey{number, part}] = f
+	flight.scope.Leave()
+	r.flights[flightKey{number, part}] = flight
 	if next != nil {
-		r.send(next.forward, next, 1, f.out.local, false)
+		r.send(next.forward, next, 1, flight.out.local, false)
 	}
 }
 
 // compute sets the results of a stage for one part.
-func (f *flight) compute(s *stage, part int) {
+func (f *inFlight) compute(s *stage, part int) {
 	if s.ForwardWithLoss == nil {
 		f.out = s.Forward(part, f.in)
 	} else if f.out, f.loss = s.ForwardWithLoss(part, f.in); f.loss != nil {
@@ -226,63 +226,63 @@ func (s *stage) wantInput(number int, x *Tensor) {
 
 // backward runs the tape of the stage of this number for one part and sends the gradient of what it got.
 func (r *pipelining) backward(number, part int) {
-	eng, s, next, key := r.eng, &r.stages[number], r.next(number), flightKey{number, part}
-	f := r.flights[key]
+	eng, stage, next, key := r.eng, &r.stages[number], r.next(number), flightKey{number, part}
+	flight := r.flights[key]
 	var arrived *tensor.Tensor
 	if next != nil {
-		arrived = r.receive(next.backward, next, 1, f.out.spec.local)
+		arrived = r.receive(next.backward, next, 1, flight.out.spec.local)
 	}
 	delete(r.flights, key)
-	f.scope.Enter()
-	eng.scope = f.scope
+	flight.scope.Enter()
+	eng.scope = flight.scope
 	var gy *Tensor
 	if next != nil {
-		gy = wrap(f.out.spec, moved(arrived))
+		gy = wrap(flight.out.spec, moved(arrived))
 	} else {
-		gy = filled(f.out.spec.replicated(), f.out.DType(), 1)
-		r.add(f)
-		r.term(part, len(r.stages), f.out)
+		gy = filled(flight.out.spec.replicated(), flight.out.DType(), 1)
+		r.add(flight)
+		r.term(part, len(r.stages), flight.out)
 	}
 	for i, p := range r.params {
-		p.node = f.leaves[i]
+		p.node = flight.leaves[i]
 		if p.node.apart = eng.same; r.sum.leaves != nil && !eng.same {
 			p.node.inherit(r.sum.leaves[i])
 		}
 	}
-	f.out.accumulate(gy)
-	if f.loss != nil {
-		f.loss.accumulate(filled(f.loss.spec.replicated(), f.loss.DType(), 1))
+	flight.out.accumulate(gy)
+	if flight.loss != nil {
+		flight.loss.accumulate(filled(flight.loss.spec.replicated(), flight.loss.DType(), 1))
 		if r.terms != nil {
-			r.term(part, number, f.loss)
+			r.term(part, number, flight.loss)
 		} else {
-			r.addOwn(f)
+			r.addOwn(flight)
 		}
 	}
-	f.tape.run(0)
+	flight.tape.run(0)
 	eng.detecting = nil
 	if eng.same {
 		addParts(r.params)
-		r.sum.pair(f.scope, r.params)
+		r.sum.pair(flight.scope, r.params)
 	}
 	var gx *tensor.Tensor
-	if f.in != nil {
-		gx = f.inputGrad(s)
+	if flight.in != nil {
+		gx = flight.inputGrad(stage)
 	}
 	for i, p := range r.params {
-		f.leaves[i].hold(f.scope)
+		flight.leaves[i].hold(flight.scope)
 		p.node = nil
 	}
-	r.sum.leaves = f.leaves
-	f.tape.closed = true
-	f.scope.Close()
+	r.sum.leaves = flight.leaves
+	flight.tape.closed = true
+	flight.scope.Close()
 	eng.scope = r.scope
-	if f.in != nil {
-		r.send(s.backward, s, 0, gx, true)
+	if flight.in != nil {
+		r.send(stage.backward, stage, 0, gx, true)
 	}
 }
 
 // inputGrad returns this rank's part of the gradient of what the stage got, zeros if it did not use it. It outlives the scope of f.
-func (f *flight) inputGrad(s *stage) *tensor.Tensor {
+func (f *inFlight) inputGrad(s *stage) *tensor.Tensor {
 	const cause = "gradient of a stage's input"
 	var gx *tensor.Tensor
 	if n := f.in.node; n.grad != nil {
@@ -299,18 +299,18 @@ func (f *flight) inputGrad(s *stage) *tensor.Tensor {
 }
 
 // add adds the loss of a part to the sum.
-func (r *pipelining) add(f *flight) {
-	value := f.out.Detach()
+func (r *pipelining) add(flight *inFlight) {
+	value := flight.out.Detach()
 	if r.eng.same {
-		keepTensors(f.scope, value)
-		r.sum.values.Push(value, addTo(f.scope))
+		keepTensors(flight.scope, value)
+		r.sum.values.Push(value, addTo(flight.scope))
 		return
 	}
 	if r.sum.value != nil {
 		value = addWide(r.sum.value, value)
 	}
 	r.sum.value = value
-	keepTensors(f.scope, value)
+	keepTensors(flight.scope, value)
 }
 
 // term notes a loss of a part, if terms are noted: that of the stage of this number, or after those of all stages the last result.
@@ -321,13 +321,13 @@ func (r *pipelining) term(part, number int, loss *Tensor) {
 }
 
 // addOwn adds the stage's own loss of a part to the sum of these.
-func (r *pipelining) addOwn(f *flight) {
-	value := f.loss.Detach().Cast(tensor.Float64).Reshape()
+func (r *pipelining) addOwn(flight *inFlight) {
+	value := flight.loss.Detach().Cast(tensor.Float64).Reshape()
 	if r.own != nil {
 		value = r.own.Add(value)
 	}
 	r.own = value
-	keepTensors(f.scope, value)
+	keepTensors(flight.scope, value)
 }
 
 // collect returns the gradients that have arrived at the parameters, in their layouts.
