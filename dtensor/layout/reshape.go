@@ -22,24 +22,18 @@ func Reshape(in Layout, shape []int) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	v := viewer{
-		axes:   in.Axes(),
-		from:   in.Shape(),
-		to:     shape,
-		before: make([]Placement, in.Axes().Len()),
-		after:  make([]Placement, in.Axes().Len()),
-		same: func(in, out Layout, coord []int) bool {
-			var a, b [12]run
-			return slices.Equal(appendRuns(a[:0], in, coord), appendRuns(b[:0], out, coord))
-		},
-		size: func(in, out Layout, coord []int, d int) int {
-			n := out.LocalNumel(coord)
-			if n == 0 {
-				return 0
-			}
-			_, length := out.Span(coord, d)
-			return in.LocalNumel(coord) * length / n
-		},
+	v := newViewer(in, shape)
+	v.same = func(in, out Layout, coord []int) bool {
+		var a, b [12]run
+		return slices.Equal(appendRuns(a[:0], in, coord), appendRuns(b[:0], out, coord))
+	}
+	v.size = func(in, out Layout, coord []int, d int) int {
+		n := out.LocalNumel(coord)
+		if n == 0 {
+			return 0
+		}
+		_, length := out.Span(coord, d)
+		return in.LocalNumel(coord) * length / n
 	}
 	dims := make([]int, len(shape))
 	for d := range dims {

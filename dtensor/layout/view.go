@@ -91,13 +91,7 @@ func Narrow(in Layout, dim, start, length int) (View, error) {
 	}
 	shape := in.Shape()
 	shape[dim] = length
-	v := viewer{
-		axes:   in.Axes(),
-		from:   in.Shape(),
-		to:     shape,
-		before: make([]Placement, in.Axes().Len()),
-		after:  make([]Placement, in.Axes().Len()),
-	}
+	v := newViewer(in, shape)
 	v.size = func(in, _ Layout, coord []int, _ int) int {
 		at, n := in.Span(coord, dim)
 		return max(0, min(at+n, start+length)-max(at, start))

@@ -16,6 +16,12 @@ type viewer struct {
 	size func(in, out Layout, coord []int, d int) int
 }
 
+// newViewer returns a viewer that has found no placements, of a view that brings the input to a shape.
+func newViewer(in Layout, to []int) *viewer {
+	n := in.Axes().Len()
+	return &viewer{axes: in.Axes(), from: in.Shape(), to: to, before: make([]Placement, n), after: make([]Placement, n)}
+}
+
 // keep places a shard of the input on an axis, and what becomes of it in the result:
 // a shard of one of the given dimensions, chunks if possible. It reports whether
 // there is one; if not, the axis is left R.
