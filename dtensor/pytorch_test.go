@@ -203,7 +203,7 @@ var composed = map[string]func(in []T) T{
 	"fake_quantize_per_tensor_affine": one(func(x T) T {
 		x, scale, lo, hi := x.Scale(3), 0.25, -2.0, 1.75
 		c := x.Clamp(lo-scale/2, hi+scale/2)
-		return c.Add(c.Detach().Scale(1 / scale).Round().Scale(scale).Clamp(lo, hi).Sub(c.Detach()))
+		return c.Add(c.Detach().Scale(1/scale).Round().Scale(scale).Clamp(lo, hi).Sub(c.Detach()))
 	}),
 	"cumulative_trapezoid": one(func(x T) T {
 		n, dx := x.Dim(0), 0.5
