@@ -185,7 +185,9 @@ func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, cou
 		sent[me], got[me] = 0, 0
 	}
 	all := tensor.New(m.eng.dev, nodes.DType(), ints.Sum(got))
-	why.do(m, g, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(all), Src: BufferOf(src).Slice(0, ints.Sum(sent)), DstCounts: got, SrcCounts: sent})
+	why.do(m, g, comm.Call{
+		Kind: comm.AllToAllVKind, Dst: BufferOf(all), Src: BufferOf(src).Slice(0, ints.Sum(sent)), DstCounts: got, SrcCounts: sent,
+	})
 	runtime.KeepAlive(src)
 	parts, at := make([]*tensor.Tensor, 0, len(slices.Concat(leaves...))), 0
 	for r := range leaves {

@@ -96,7 +96,8 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 	g.worlds()[me] = uint32(world[me])
 	r := &Rank{
 		resources: &resources{job: j, region: g, me: me}, parent: parent, world: world,
-		mine: g.members[me], crowd: j.spins == 0 && n >= j.crowd, settles: j.spins == 0 && n > j.many, quiet: j.alarm.Load() - 1, allAlive: aliveAt(j.alarm.Load()),
+		mine: g.members[me], crowd: j.spins == 0 && n >= j.crowd, settles: j.spins == 0 && n > j.many,
+		quiet: j.alarm.Load() - 1, allAlive: aliveAt(j.alarm.Load()),
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), summary: make([]uint64, n), locations: make([]location, n),
 		parts: make([]comm.Part, n),
