@@ -253,9 +253,12 @@ func endBeforeMessage(t *testing.T, run Harness, n int) {
 		switch {
 		case r == n-1 && err != nil:
 			t.Errorf("rank %d of %d, which ended: %v", r, n, err)
-		case r < n-1 && (!errors.Is(err, comm.ErrEnded) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d ended", n-1)) ||
-			!strings.Contains(err.Error(), fmt.Sprintf("; 1 message has come that it does not take: int32[9] from rank %d, tag 1", n-1))):
-			t.Errorf("rank %d of %d: got %v, want that rank %d ended, and a message of tag 1", r, n, err, n-1)
+		case r == n-1:
+		case !errors.Is(err, comm.ErrEnded) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d ended", n-1)):
+			t.Errorf("rank %d of %d: got %v, want that rank %d ended", r, n, err, n-1)
+		case strings.Contains(err.Error(), "aborted"): // another rank saw the end first, perhaps before the message of tag 1 was read here
+		case !strings.Contains(err.Error(), fmt.Sprintf("; 1 message has come that it does not take: int32[9] from rank %d, tag 1", n-1)):
+			t.Errorf("rank %d of %d: got %v, want that it tells of a message of tag 1", r, n, err)
 		}
 	}
 }
