@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -206,6 +207,10 @@ func (s *Supervisor) event(e guardian.Event) {
 		s.untold = append(s.untold, e.Rank)
 		if s.phase != asking { // else a rank would print what it does about the end of another
 			s.tell()
+		}
+		if s.phase == ending && slices.Contains(s.laggards, e.Rank) && s.live == len(s.Ends)-1 {
+			// Until now none had failed, so the others took the signal for the user's, and may wait for ever.
+			_ = s.Send(guardian.Command{Action: guardian.SignalGroups, Signal: unix.SIGTERM})
 		}
 		if s.phase == running && it.Bad() {
 			s.stop(Failed, unix.SIGTERM)

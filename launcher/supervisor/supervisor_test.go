@@ -317,6 +317,19 @@ func TestSupervisorKillsALaggardThatIsStopped(t *testing.T) {
 	})
 }
 
+// A laggard that takes long to print its stacks has not failed when the others are asked to end: they are asked again when it has.
+func TestSupervisorAsksAgainAfterALateLaggard(t *testing.T) {
+	perform(t, Supervisor{Grace: time.Hour, Look: func() ([]int, bool) { return []int{2}, true }}, func(st *stage) {
+		time.Sleep(3500 * time.Millisecond)
+		st.end(2, 131)
+		st.end(0, 143)
+		st.end(1, 143)
+		st.events <- guardian.Event{Kind: guardian.AllGone}
+		st.want(Hung, "1s rank 2 SIGQUIT", "3s groups SIGTERM", "3s groups SIGCONT", "3.5s rank 2 ended", "3.5s groups SIGTERM",
+			"3.5s rank 0 ended", "3.5s rank 1 ended")
+	})
+}
+
 func TestSupervisorRefusedRank(t *testing.T) {
 	perform(t, Supervisor{Grace: time.Second}, func(st *stage) {
 		st.events <- guardian.Event{Kind: guardian.RankRefused, Rank: 2, Errno: unix.EAGAIN}
