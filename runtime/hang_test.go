@@ -266,7 +266,8 @@ func TestRanksThatHangAlone(t *testing.T) {
 
 func TestReceivesOfAnyRankThatNobodySends(t *testing.T) {
 	hangs(t, []string{"-np", "2", "rankprogram", "anyrank"},
-		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0; rank 0 waits in .* from any rank, tag 6, and 1 message has come that it does not take: int64\[1\] from rank 1, tag 5; `,
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0; rank 0 waits in .* from any rank, tag 6, `+
+			`and 1 message has come that it does not take: int64\[1\] from rank 1, tag 5; `,
 		`^  0-1 +waits +message.Recv int64\[1\] from any rank, tag 6 .* any rank `)
 }
 

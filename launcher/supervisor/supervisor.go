@@ -202,14 +202,14 @@ func (s *Supervisor) event(e guardian.Event) {
 	case guardian.RankEnded:
 		s.follow() // it may have ended for that
 		it.Ended, it.Status, it.At, it.CPU = true, e.Status, e.At, e.CPU
-		it.Asked = s.phase != running && s.phase != asking // a laggard ends for the hang
+		late := s.phase == ending && s.live == len(s.Ends) && slices.Contains(s.laggards, e.Rank) // none had failed until now
+		it.Asked = s.phase != running && s.phase != asking && !late                               // a laggard ends for the hang
 		s.live--
 		s.untold = append(s.untold, e.Rank)
 		if s.phase != asking { // else a rank would print what it does about the end of another
 			s.tell()
 		}
-		if s.phase == ending && slices.Contains(s.laggards, e.Rank) && s.live == len(s.Ends)-1 {
-			// Until now none had failed, so the others took the signal for the user's, and may wait for ever.
+		if late { // the others took the signal for the user's, and may wait for ever
 			_ = s.Send(guardian.Command{Action: guardian.SignalGroups, Signal: unix.SIGTERM})
 		}
 		if s.phase == running && it.Bad() {

@@ -325,8 +325,11 @@ func TestSupervisorAsksAgainAfterALateLaggard(t *testing.T) {
 		st.end(0, 143)
 		st.end(1, 143)
 		st.events <- guardian.Event{Kind: guardian.AllGone}
-		st.want(Hung, "1s rank 2 SIGQUIT", "3s groups SIGTERM", "3s groups SIGCONT", "3.5s rank 2 ended", "3.5s groups SIGTERM",
+		o := st.want(Hung, "1s rank 2 SIGQUIT", "3s groups SIGTERM", "3s groups SIGCONT", "3.5s rank 2 ended", "3.5s groups SIGTERM",
 			"3.5s rank 0 ended", "3.5s rank 1 ended")
+		if o.Ends[2].Asked || !o.Ends[0].Asked {
+			t.Errorf("%+v: rank 2 did not end because it was asked to, rank 0 did", o.Ends)
+		}
 	})
 }
 
