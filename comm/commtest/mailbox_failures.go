@@ -236,14 +236,14 @@ func endBeforeMessage(t *testing.T, run Harness, n int) {
 		x := make([]int32, 9)
 		if c.Rank() == last { // what it sent before counts
 			for r := range last {
-				err = errors.Join(err, message.Send(ctx, m, x, r, 0), message.Send(ctx, m, x, r, 1))
+				err = errors.Join(err, message.Send(ctx, m, x, r, 0))
 			}
 			return err
 		}
 		if _, err := message.Recv(ctx, m, x, last, 0); err != nil {
 			return err
 		}
-		r := message.IRecv(m, x, last, 0) // not what is sent with tag 1
+		r := message.IRecv(m, x, last, 0)
 		if c.Rank()%2 == 0 {
 			<-r.Done()
 		}
@@ -253,12 +253,8 @@ func endBeforeMessage(t *testing.T, run Harness, n int) {
 		switch {
 		case r == n-1 && err != nil:
 			t.Errorf("rank %d of %d, which ended: %v", r, n, err)
-		case r == n-1:
-		case !errors.Is(err, comm.ErrEnded) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d ended", n-1)):
+		case r < n-1 && (!errors.Is(err, comm.ErrEnded) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d ended", n-1))):
 			t.Errorf("rank %d of %d: got %v, want that rank %d ended", r, n, err, n-1)
-		case strings.Contains(err.Error(), "aborted"): // another rank saw the end first, perhaps before the message of tag 1 was read here
-		case !strings.Contains(err.Error(), fmt.Sprintf("; 1 message has come that it does not take: int32[9] from rank %d, tag 1", n-1)):
-			t.Errorf("rank %d of %d: got %v, want that it tells of a message of tag 1", r, n, err)
 		}
 	}
 }
