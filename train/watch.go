@@ -100,12 +100,8 @@ func (w *watcher) multiplied(ctx context.Context, steps int) error {
 	if w.products == nil {
 		return nil
 	}
-	start, err := w.meet(ctx)
-	if err == nil {
-		err = w.products.Check(ctx, w.world)
-	}
+	err := w.costs(ctx, func() error { return w.products.Check(ctx, w.world) })
 	w.products = nil
-	w.cost += time.Since(start)
 	return w.fault(ctx, steps, err)
 }
 
@@ -156,12 +152,8 @@ func (w *watcher) unseal(ctx context.Context, steps int) error {
 	if w.sealed == nil {
 		return nil
 	}
-	start, err := w.meet(ctx)
-	if err == nil {
-		err = w.sealed.Check(ctx, w.world)
-	}
+	err := w.costs(ctx, func() error { return w.sealed.Check(ctx, w.world) })
 	w.sealed = nil
-	w.cost += time.Since(start)
 	return w.fault(ctx, steps, err)
 }
 
@@ -174,23 +166,27 @@ func (w *watcher) due() bool {
 	return time.Since(w.since) >= time.Duration(float64(w.cost)/checkShare)
 }
 
-// meet waits for a late rank, which is no cost of what follows, and returns when that begins.
-func (w *watcher) meet(ctx context.Context) (start time.Time, err error) {
-	err = comm.Barrier(ctx, w.world)
-	return time.Now(), err
+// costs adds the time of f, which is collective, to the cost. Waiting for a late rank is none.
+func (w *watcher) costs(ctx context.Context, f func() error) error {
+	err := comm.Barrier(ctx, w.world)
+	start := time.Now()
+	if err == nil {
+		err = f()
+	}
+	w.cost += time.Since(start)
+	return err
 }
 
 // check compares replicas.
 func (w *watcher) check(ctx context.Context) error {
-	start, err := w.meet(ctx)
-	if err == nil {
-		err = checkpoint.CheckReplicas(ctx, w.world, &w.state)
-	}
-	if err == nil && !w.watched {
-		err = w.arm()
-	}
-	w.since = time.Now()
-	w.cost, w.steps = w.since.Sub(start), 1
+	w.cost = 0
+	err := w.costs(ctx, func() error {
+		if err := checkpoint.CheckReplicas(ctx, w.world, &w.state); err != nil || w.watched {
+			return err
+		}
+		return w.arm()
+	})
+	w.since, w.steps = time.Now(), 1
 	return err
 }
 

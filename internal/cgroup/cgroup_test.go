@@ -1,11 +1,11 @@
 package cgroup
 
 import (
-	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // TestCPUs: the smallest quota counts, of this process's group and of those above it, and of it whole CPUs.
@@ -26,7 +26,7 @@ func TestCPUs(t *testing.T) {
 		"old, three": {3, map[string]string{"proc/self/cgroup": both, old + "x/y/cpu.cfs_quota_us": "400000\n",
 			old + "x/y/cpu.cfs_period_us": "100000\n", old + "x/cpu.cfs_quota_us": "150000\n", old + "x/cpu.cfs_period_us": "50000\n"}},
 	} {
-		root := rootOf(t, c.files)
+		root := testenv.Folder(t, c.files)
 		if got := CPUs(root); got != c.want {
 			t.Errorf("%s: %d CPUs, want %d", name, got, c.want)
 		}
@@ -49,21 +49,8 @@ func TestTasks(t *testing.T) {
 		"the group": {30, map[string]string{"proc/self/limits": limits, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/pids.max": "30\n"}},
 		"old group": {30, map[string]string{"proc/self/cgroup": "8:pids:/x\n", "sys/fs/cgroup/pids/x/pids.max": "30\n"}},
 	} {
-		if got, by := Tasks(rootOf(t, c.files)); got != c.want {
+		if got, by := Tasks(testenv.Folder(t, c.files)); got != c.want {
 			t.Errorf("%s: %d tasks by %s, want %d", name, got, by, c.want)
 		}
 	}
-}
-
-// rootOf returns a folder with the given files.
-func rootOf(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for file, text := range files {
-		file = filepath.Join(root, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
 }

@@ -102,7 +102,7 @@ const policy = `
 	launcher/options    < launcher/exit launcher/hosts internal/job
 	launcher/stdio      < launcher/supervisor launcher/terminal
 	launcher/supervisor < launcher/guardian launcher/phrase launcher/watchdog
-	launcher/guardian   < launcher/exit launcher/hosts launcher/proc
+	launcher/guardian   < launcher/exit launcher/hosts launcher/machine launcher/proc
 	launcher/watchdog   < launcher/phrase internal/control internal/deadlock
 	launcher/hosts    <
 	launcher/machine  < internal/cgroup

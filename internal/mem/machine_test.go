@@ -1,38 +1,24 @@
 package mem
 
 import (
-	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
-)
 
-// rootOf returns a folder with the given files.
-func rootOf(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for file, text := range files {
-		file = filepath.Join(root, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
+	"github.com/gorun-spmd/gorun/internal/testenv"
+)
 
 func TestReadMachine(t *testing.T) {
 	for text, want := range map[string]Machine{
 		"MemTotal:  9 kB\nMemFree: 5 kB\nMemAvailable:    7 kB\nSwapTotal:       4 kB\nSwapFree: 4 kB\n": {9 << 10, 4 << 10, 7 << 10, 9 << 10},
 		"MemTotal:  9 kB\n": {9 << 10, 0, math.MaxInt, 9 << 10},
 	} {
-		if got, err := ReadMachine(rootOf(t, map[string]string{"proc/meminfo": text})); err != nil || got != want {
+		if got, err := ReadMachine(testenv.Folder(t, map[string]string{"proc/meminfo": text})); err != nil || got != want {
 			t.Errorf("of %q the memory is %+v, %v, want %+v", text, got, err, want)
 		}
 	}
 	for _, files := range []map[string]string{nil, {"proc/meminfo": ""}} {
-		if m, err := ReadMachine(rootOf(t, files)); err == nil {
+		if m, err := ReadMachine(testenv.Folder(t, files)); err == nil {
 			t.Errorf("of %q the memory is %+v, want an error", files, m)
 		}
 	}
@@ -68,7 +54,7 @@ func TestKills(t *testing.T) {
 		"a kernel that does not say": {0, map[string]string{"proc/self/cgroup": "4:memory:/\n"}},
 		"no groups":                  {0, nil},
 	} {
-		if got := Kills(rootOf(t, c.files)); got != c.want {
+		if got := Kills(testenv.Folder(t, c.files)); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
@@ -94,7 +80,7 @@ func TestMemoryLimit(t *testing.T) {
 		},
 	} {
 		files["proc/meminfo"] = "MemTotal: 8388608 kB\n"
-		if m, err := ReadMachine(rootOf(t, files)); err != nil || m.Limit != 2<<30 || m.Total != 8<<30 {
+		if m, err := ReadMachine(testenv.Folder(t, files)); err != nil || m.Limit != 2<<30 || m.Total != 8<<30 {
 			t.Errorf("%s: %+v, %v, want 2 of 8 GiB", name, m, err)
 		}
 	}
@@ -103,7 +89,7 @@ func TestMemoryLimit(t *testing.T) {
 		"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
 	}} {
 		files["proc/meminfo"] = "MemTotal: 8388608 kB\n"
-		if m, err := ReadMachine(rootOf(t, files)); err != nil || m.Limit != m.Total {
+		if m, err := ReadMachine(testenv.Folder(t, files)); err != nil || m.Limit != m.Total {
 			t.Errorf("without a limit: %+v, %v", m, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/proc"
 )
 
@@ -101,7 +102,7 @@ func drainSignals() {
 // forked ends, not the process.
 func (g *guardian) work(done chan<- struct{}) {
 	goruntime.LockOSThread()
-	relaxTimers(len(g.spec.Ranks), goruntime.NumCPU())
+	relaxTimers(len(g.spec.Ranks), machine.Cores())
 	made, err := g.spec.makeTemp()
 	if err != nil {
 		var errno syscall.Errno
