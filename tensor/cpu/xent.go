@@ -123,6 +123,9 @@ func (c *own) CrossEntropyGrad(to dtype.DType, dst unsafe.Pointer, l kernel.Clas
 // while they are in the first cache.
 const XentTile = 4096
 
+// prefetchLogits is how many bytes before they are read logits are prefetched: the processor does not prefetch over the end of a page.
+const prefetchLogits = 6 << 10
+
 // XentAhead is the size of a gradient, in bytes, from which on its tiles are computed in a
 // buffer in the cache and then copied: the copy prefetches the memory that it overwrites.
 // A gradient that overwrites the logits needs no prefetch.
@@ -132,7 +135,8 @@ const XentAhead = 4 << 20
 // not nil, with nonTemporal.
 func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T, classes, lo int, scaledExp,
 	nonTemporal func(dst, x []T, shift, scale T)) {
-	ahead := len(dst)*int(unsafe.Sizeof(*new(T))) >= XentAhead && unsafe.SliceData(dst) != unsafe.SliceData(logits)
+	size := int(unsafe.Sizeof(*new(T)))
+	ahead := len(dst)*size >= XentAhead && unsafe.SliceData(dst) != unsafe.SliceData(logits)
 	parallel(len(lse), classes*8, 1, func(from, to int) {
 		if nonTemporal != nil {
 			defer simd.Fence()
@@ -158,6 +162,9 @@ func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T
 				tile := d[i:end]
 				if ahead {
 					tile = near[:end-i]
+				}
+				if at, n := r*classes+end+prefetchLogits/size, end-i; at+n <= len(logits) {
+					simd.Prefetch(unsafe.Pointer(&logits[at]), n*size)
 				}
 				scaledExp(tile, x[i:end], lse[r], a)
 				switch {
