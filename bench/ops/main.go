@@ -78,7 +78,9 @@ func run(b *measure.Bench, n int) error {
 			return err
 		}
 	}
-	buf := tensor.Data[float32](tensor.Zeros(b.Mesh.Device(), tensor.Float32, 64))
+	numbers := tensor.Zeros(b.Mesh.Device(), tensor.Float32, 64)
+	defer goruntime.KeepAlive(numbers)
+	buf := tensor.Data[float32](numbers)
 	return b.CaseErr("all_reduce 256 B", func() error {
 		for range n / 10 {
 			if err := comm.AllReduce(b.Context(), b.World, buf, comm.Sum); err != nil {
