@@ -383,9 +383,7 @@ func (d *Dynamic) begin(added []keytable.Entry) {
 			words := make([]uint32, dim)
 			for i, e := range added[:n] {
 				philox.Key{Seed: d.config.Seed, Stream: uint64(e.Hash.Key())}.Words(words, 0)
-				for j, w := range words {
-					rows[i*dim+j] = float32(d.config.Std * philox.Normal(w))
-				}
+				philox.Normals(rows[i*dim:][:dim], words, 0, d.config.Std)
 			}
 		})
 		tensor.PutRows(d.table.weight.Local(), tensor.Rows{Index: index, Values: tensor.Cast(rows, d.config.DType)})

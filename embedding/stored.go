@@ -139,12 +139,14 @@ func freshRows(c Config, its layout.Held, column, columns int) func(row int, dat
 			return
 		}
 		var words [64]uint32
+		var numbers [64]float32
 		size := c.DType.Size()
 		for at := 0; at < columns; at += len(words) {
 			its := words[:min(len(words), columns-at)]
 			philox.Key(c.Key).Words(its, uint64(row)*uint64(c.Dim)+uint64(column+at))
-			for i, w := range its {
-				v, to := float32(math.FMA(std, philox.Normal(w), 0)), data[(at+i)*size:]
+			philox.Normals(numbers[:len(its)], its, 0, std)
+			for i, v := range numbers[:len(its)] {
+				to := data[(at+i)*size:]
 				switch c.DType {
 				case tensor.BFloat16:
 					binary.NativeEndian.PutUint16(to, uint16(dtype.ToBF16(v)))

@@ -36,7 +36,7 @@ const policy = `
 	internal/pairwise  <
 	internal/gemm      < internal/ints internal/simd internal/pairwise
 	internal/linalg    <
-	internal/philox    <
+	internal/philox    < internal/simd
 	internal/cgroup    <
 	internal/mem       < internal/cgroup internal/fault internal/ints internal/invariant
 	internal/control   < internal/invariant internal/release internal/mem

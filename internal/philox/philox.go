@@ -8,7 +8,11 @@
 // architecture, and a GPU, gives the same bits.
 package philox
 
-import "math"
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
 
 //go:generate go run gen.go
 
@@ -32,6 +36,20 @@ func (k Key) Block(block uint64) [4]uint32 {
 	return [4]uint32{c0, c1, c2, c3}
 }
 
+// rounds returns the keys of the ten rounds, two of each.
+func (k Key) rounds() *[20]uint64 {
+	var keys [20]uint64
+	k0, k1 := uint32(k.Seed), uint32(k.Seed>>32)
+	for i := range 10 {
+		keys[2*i], keys[2*i+1] = uint64(k0), uint64(k1)
+		k0, k1 = k0+0x9E3779B9, k1+0xBB67AE85
+	}
+	return &keys
+}
+
+// fewestVectorWords is how many words are made at least with vector instructions.
+const fewestVectorWords = 32
+
 // Words fills dst with the random words of elements first, first+1, ….
 func (k Key) Words(dst []uint32, first uint64) {
 	block, lane := first/4, int(first%4)
@@ -39,6 +57,10 @@ func (k Key) Words(dst []uint32, first uint64) {
 		w := k.Block(block)
 		n := copy(dst, w[lane:])
 		dst, block = dst[n:], block+1
+	}
+	if len(dst) >= fewestVectorWords {
+		n := simd.Ordinary().PhiloxBlocks(dst, block, k.Stream, k.rounds())
+		dst, block = dst[n:], block+uint64(n/4)
 	}
 	for ; len(dst) >= 4; block++ {
 		*(*[4]uint32)(dst) = k.Block(block)
@@ -74,6 +96,24 @@ func Normal(word uint32) float64 {
 	z = math.FMA(z, t, c[8])
 	return math.Float64frombits(math.Float64bits(z) ^ uint64(word>>31)<<63)
 }
+
+// Normals sets dst[i] to std·Normal(words[i]) + mean, rounded once in float64 and then to float32.
+func Normals(dst []float32, words []uint32, mean, std float64) {
+	n := simd.Ordinary().Normals(dst, words, mean, std, &byPower)
+	for i, w := range words[n:] {
+		dst[n+i] = float32(math.FMA(std, Normal(w), mean))
+	}
+}
+
+// byPower is tail by power and then by octave.
+var byPower = func() (powers [len(tail[0])][len(tail)]float64) {
+	for octave, c := range tail {
+		for i, v := range c {
+			powers[i][octave] = v
+		}
+	}
+	return powers
+}()
 
 // Tail returns the table of Normal, 32 octaves of 9 coefficients, for a device that
 // evaluates it itself.

@@ -67,6 +67,8 @@ const (
 	zipRowsKernel
 	fromRowsBF16Kernel
 	toRowsBF16Kernel
+	philoxKernel
+	normalsKernel
 	prefetchLinesKernel
 
 	kernels // how many there are

@@ -163,6 +163,14 @@ func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, ro
 
 func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
 
+func philoxVec(wide bool, dst *uint32, blocks int, first, stream uint64, keys *uint64) {
+	panic(noKernel)
+}
+
+func normalsVec(dst *float32, words *uint32, n int, mean, std float64, tail *float64) {
+	panic(noKernel)
+}
+
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 
 func copyNonTemporal(dst *byte, src *byte) { panic(noKernel) }

@@ -40,7 +40,7 @@ func setOf(list ...kernel) (s kernelSet) {
 var offers = [...]kernelSet{
 	Scalar:     0,
 	NEON:       neonKernels,
-	AVX2:       allKernels &^ setOf(copyRowsKernel, zipRowsKernel, fromRowsBF16Kernel, toRowsBF16Kernel),
+	AVX2:       allKernels &^ setOf(copyRowsKernel, zipRowsKernel, fromRowsBF16Kernel, toRowsBF16Kernel, normalsKernel),
 	AVX512:     allKernels,
 	AVX512BF16: allKernels,
 	AMX:        allKernels,

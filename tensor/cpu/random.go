@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/philox"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -46,10 +47,43 @@ func (p *randomPiece) run(r *kernel.RandomNumbers, dst unsafe.Pointer, first uin
 		m := min(n, RandomPiece)
 		words, values := p.words[:m], p.values[:m]
 		r.Key.Words(words, first)
-		randomValues(r.Op, values, words, r.A, r.B, r.Least, r.Most)
-		castFrom(r.DType, dst, values)
+		if r.DType == dtype.Float32 {
+			randomFloats(r, unsafe.Slice((*float32)(dst), m), words)
+		} else {
+			randomValues(r.Op, values, words, r.A, r.B, r.Least, r.Most)
+			castFrom(r.DType, dst, values)
+		}
 		dst = unsafe.Add(dst, m*r.DType.Size())
 		first, n = first+uint64(m), n-m
+	}
+}
+
+// randomFloats is randomValues and a cast to float32.
+func randomFloats(r *kernel.RandomNumbers, dst []float32, words []uint32) {
+	switch r.Op {
+	case kernel.OpUniform:
+		for i, w := range words {
+			v := math.FMA(r.B-r.A, philox.Uniform(w), r.A)
+			if v < r.Least {
+				v = r.Least
+			}
+			if v > r.Most {
+				v = r.Most
+			}
+			dst[i] = float32(v)
+		}
+	case kernel.OpNormal:
+		philox.Normals(dst, words, r.A, r.B)
+	case kernel.OpBernoulli:
+		below := uint64(0) // the words that are give 1
+		if limit := r.A * (1 << 32); limit > 0 {
+			below = uint64(math.Ceil(min(limit, 1<<32)))
+		}
+		for i, w := range words {
+			dst[i] = math.Float32frombits(-uint32((uint64(w)-below)>>63) & 0x3f800000)
+		}
+	default:
+		kernel.Missing("the CPU", r.Op)
 	}
 }
 

@@ -55,6 +55,7 @@ func generate() (map[string][]byte, error) {
 		{"gemm", "few", few},
 		{"gemm", "tile", tiles},
 		{"simd", "map", maps},
+		{"simd", "random", randoms},
 		{"simd", "reduce", reductions},
 		{"simd", "rows", rowCopies},
 		{"simd", "single", instructions},
@@ -149,6 +150,9 @@ func eachKernel(f func(name, signature string)) {
 		f(r.name, r.signature())
 	}
 	for _, k := range rowKernels {
+		f(k.name, k.signature)
+	}
+	for _, k := range randomKernels {
 		f(k.name, k.signature)
 	}
 	for _, k := range singles {
