@@ -23,14 +23,21 @@ func (l Level) String() string {
 	return [...]string{"scalar", "NEON", "AVX2", "AVX-512", "AVX-512 BF16", "AMX"}[l]
 }
 
-// A kernelSet has bit k set for kernel k.
-type kernelSet uint64
-
-const allKernels kernelSet = 1<<kernels - 1
+// A kernelSet has the kernels that a level offers.
+type kernelSet [kernels]bool
 
 func setOf(list ...kernel) (s kernelSet) {
 	for _, k := range list {
-		s |= 1 << k
+		s[k] = true
+	}
+	return s
+}
+
+// allBut returns all kernels but those of the list.
+func allBut(list ...kernel) kernelSet {
+	s := setOf(list...)
+	for k := range s {
+		s[k] = !s[k]
 	}
 	return s
 }
@@ -38,12 +45,12 @@ func setOf(list ...kernel) (s kernelSet) {
 // offers has the kernels of each level; for the others its plain loop runs. So an instruction
 // set may begin with a single kernel.
 var offers = [...]kernelSet{
-	Scalar:     0,
+	Scalar:     {},
 	NEON:       neonKernels,
-	AVX2:       allKernels &^ setOf(copyRowsKernel, zipRowsKernel, fromRowsBF16Kernel, toRowsBF16Kernel, normalsKernel),
-	AVX512:     allKernels,
-	AVX512BF16: allKernels,
-	AMX:        allKernels,
+	AVX2:       allBut(copyRowsKernel, zipRowsKernel, fromRowsBF16Kernel, toRowsBF16Kernel, normalsKernel),
+	AVX512:     allBut(),
+	AVX512BF16: allBut(),
+	AMX:        allBut(),
 }
 
 // best is the highest level of this processor without AMX, and never changes.
@@ -101,7 +108,7 @@ func (m Mode) String() string {
 }
 
 // has reports whether kernel k exists in this mode; else the plain loop runs.
-func (m Mode) has(k kernel) bool { return offers[m.Level]>>k&1 != 0 }
+func (m Mode) has(k kernel) bool { return offers[m.Level][k] }
 
 // code is the mode as an assembly function of amd64 takes it: 1 for AVX2, 2 from AVX512 on,
 // and one more for non-temporal stores.

@@ -3,7 +3,7 @@ package simd
 import "golang.org/x/sys/cpu"
 
 // neonKernels are none of this machine's.
-const neonKernels kernelSet = 0
+var neonKernels kernelSet
 
 // detect returns the highest level of this processor, which has all that the levels below need. F16C is not asked for:
 // no processor has AVX2 without it.

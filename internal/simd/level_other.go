@@ -3,7 +3,7 @@
 package simd
 
 // neonKernels are none of these machines'.
-const neonKernels kernelSet = 0
+var neonKernels kernelSet
 
 func detect() Level { return Scalar }
 
