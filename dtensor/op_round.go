@@ -38,17 +38,19 @@ func below(near, x *tensor.Tensor) *tensor.Tensor {
 	return tensor.Binary(kernel.OpSub, near, tensor.Cast(tensor.Compare(kernel.OpGt, near, x), near.DType()))
 }
 
-// whole is from where on every float64 is a whole number.
-const whole = 1 << 52
-
-// round returns f of the nearest whole numbers and of x, both float64, where x has a fraction, and x elsewhere.
+// round returns f of the nearest whole numbers and of x, both in the type in which x is computed with, where x has a fraction, and x
+// elsewhere.
 func (x *Tensor) round(op string, f func(near, x *tensor.Tensor) *tensor.Tensor) *Tensor {
 	dt := x.DType()
 	if !dt.Float() {
 		return x
 	}
 	out := single(op, layout.Monotone, x, dt, func(x *tensor.Tensor) *tensor.Tensor {
-		wide := tensor.Cast(x, tensor.Float64)
+		whole := float64(1 << 23) // from where on every number is whole
+		if dt == tensor.Float64 {
+			whole = 1 << 52
+		}
+		wide := tensor.Cast(x, dt.Wide())
 		size := tensor.Unary(kernel.OpAbs, wide)
 		near := tensor.AddScalar(tensor.AddScalar(size, whole), -whole) // the first sum has no bits for a fraction
 		near = tensor.Binary(kernel.OpMul, near, tensor.Unary(kernel.OpSign, wide))

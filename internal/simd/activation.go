@@ -145,3 +145,77 @@ func (m Mode) sigmoidGrad(dst, y, dy []float32) {
 		sigmoidGradVec(m.code(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
+
+// ClampGrad does dst[i] = dy[i] where lo ≤ x[i] ≤ hi, and 0 elsewhere.
+func ClampGrad(dst, x, dy []float32, lo, hi float32) {
+	same("ClampGrad", len(dst), len(x), len(dy))
+	m := Writing(dst, x, dy)
+	m.clampGrad(dst, x, dy, lo, hi)
+	m.Done()
+}
+
+func (m Mode) clampGrad(dst, x, dy []float32, lo, hi float32) {
+	if !m.has(clampGradKernel) {
+		for i, v := range x {
+			if g := dy[i]; v >= lo && v <= hi {
+				dst[i] = g
+			} else {
+				dst[i] = 0
+			}
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		clampGradVec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i), lo, hi)
+	}
+}
+
+// AbsGrad does dst[i] = dy[i]·sign(x[i]).
+func AbsGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("AbsGrad", Mode.absGrad, dst, x, dy)
+}
+
+func (m Mode) absGrad(dst, x, dy []float32) {
+	m.eachOfTwo(absGradKernel, absGradVec, func(x, dy float32) float32 { return dy * sign(x) }, dst, x, dy)
+}
+
+// SqrtGrad does dst[i] = dy[i]/(2·y[i]), where y is the result of Sqrt.
+func SqrtGrad(dst, y, dy []float32) {
+	Writing(dst, y, dy).gradient("SqrtGrad", Mode.sqrtGrad, dst, y, dy)
+}
+
+func (m Mode) sqrtGrad(dst, y, dy []float32) {
+	m.eachOfTwo(sqrtGradKernel, sqrtGradVec, func(y, dy float32) float32 { return float32(dy/y) * 0.5 }, dst, y, dy)
+}
+
+// RsqrtGrad does dst[i] = -½·dy[i]·y[i]³, where y is the result of Rsqrt.
+func RsqrtGrad(dst, y, dy []float32) {
+	Writing(dst, y, dy).gradient("RsqrtGrad", Mode.rsqrtGrad, dst, y, dy)
+}
+
+func (m Mode) rsqrtGrad(dst, y, dy []float32) {
+	m.eachOfTwo(rsqrtGradKernel, rsqrtGradVec, func(y, dy float32) float32 { return dy * y * y * y * -0.5 }, dst, y, dy)
+}
+
+// SquareGrad does dst[i] = 2·dy[i]·x[i].
+func SquareGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("SquareGrad", Mode.squareGrad, dst, x, dy)
+}
+
+func (m Mode) squareGrad(dst, x, dy []float32) {
+	m.eachOfTwo(squareGradKernel, squareGradVec, func(x, dy float32) float32 { return float32(dy*x) * 2 }, dst, x, dy)
+}
+
+// eachOfTwo does dst[i] = plain(kept[i], dy[i]), by kernel where there is assembly.
+func (m Mode) eachOfTwo(k kernel, vec func(level uint8, dst, kept, dy *float32, n int), plain func(kept, dy float32) float32,
+	dst, kept, dy []float32) {
+	if !m.has(k) {
+		for i, v := range kept {
+			dst[i] = plain(v, dy[i])
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		vec(m.code(), &dst[i], &kept[i], &dy[i], min(chunk, len(dst)-i))
+	}
+}

@@ -38,6 +38,22 @@ var elementwises = []elementwise{
 		}
 		return v[2]
 	}, 0},
+	{"clamp", 2, func(l Mode, s [][]float32) { l.clamp(s[0], s[1], -0.5, 0.75) },
+		func(v []float64) float64 { return min(max(v[1], -0.5), 0.75) }, 0},
+	{"clampGrad", 3, func(l Mode, s [][]float32) { l.clampGrad(s[0], s[1], s[2], -0.5, 0.75) }, func(v []float64) float64 {
+		if v[1] >= -0.5 && v[1] <= 0.75 {
+			return v[2]
+		}
+		return 0
+	}, 0},
+	{"absGrad", 3, func(l Mode, s [][]float32) { l.absGrad(s[0], s[1], s[2]) },
+		func(v []float64) float64 { return v[2] * float64(sign(float32(v[1]))) }, 0},
+	{"sqrtGrad", 3, func(l Mode, s [][]float32) { l.sqrtGrad(s[0], s[1], s[2]) },
+		func(v []float64) float64 { return v[2] / v[1] / 2 }, 1},
+	{"rsqrtGrad", 3, func(l Mode, s [][]float32) { l.rsqrtGrad(s[0], s[1], s[2]) },
+		func(v []float64) float64 { return v[2] * -0.5 * v[1] * v[1] * v[1] }, 2.5},
+	{"squareGrad", 3, func(l Mode, s [][]float32) { l.squareGrad(s[0], s[1], s[2]) },
+		func(v []float64) float64 { return 2 * v[2] * v[1] }, 0.5},
 	{"tanhGrad", 3, func(l Mode, s [][]float32) { l.tanhGrad(s[0], s[1], s[2]) },
 		func(v []float64) float64 { return v[2] * float64(float32(1-v[1]*v[1])) }, 1.5},
 	{"sigmoidGrad", 3, func(l Mode, s [][]float32) { l.sigmoidGrad(s[0], s[1], s[2]) },

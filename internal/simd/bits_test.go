@@ -32,7 +32,15 @@ var recorded = map[string]uint64{
 	"sqrt of special values": 0x11f4c3f68000a494, "sum": 0x94036db530ca25be, "sumShifted": 0x7f552498395b1b80,
 	"sumSquares": 0xa8662d24a0a21208, "sumWeighted": 0x99ec2a7a0fd80493, "tanh": 0x5d89c469b7d82b5a,
 	"tanh of special values": 0xf01ee761123d2eca, "tanhGrad": 0xc56021d4505dd215, "toBF16 and back": 0xf928985df655d2e5,
-	"toF16 and back": 0x6cc7bffcf1a93880,
+	"toF16 and back":         0x6cc7bffcf1a93880,
+	"absGrad":                0x86fda0cf6d135138,
+	"clamp":                  0xfa344cae1168902,
+	"clampGrad":              0x2af895b70d35a48a,
+	"rsqrtGrad":              0xe0eb15dc455e5ef5,
+	"sign":                   0xad48a438a43921a4,
+	"sign of special values": 0xc7eed63c5a998313,
+	"sqrtGrad":               0x5c7551d7f667995c,
+	"squareGrad":             0x50bcd59902b7ae6e,
 }
 
 // TestBitsAreThoseOfEveryInstructionSet holds that kernels give the recorded bits, on amd64

@@ -31,6 +31,13 @@ const (
 	geluKernel
 	geluTanhKernel
 	siluKernel
+	signKernel
+	clampKernel
+	clampGradKernel
+	absGradKernel
+	sqrtGradKernel
+	rsqrtGradKernel
+	squareGradKernel
 	reluGradKernel
 	geluGradKernel
 	geluTanhGradKernel

@@ -59,6 +59,22 @@ func geluTanhVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel)
 
 func siluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
+func signVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func clampVec(level uint8, dst *float32, x *float32, n int, lo float32, hi float32) { panic(noKernel) }
+
+func clampGradVec(level uint8, dst *float32, x *float32, dy *float32, n int, lo float32, hi float32) {
+	panic(noKernel)
+}
+
+func absGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func sqrtGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func rsqrtGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func squareGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
 func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
 func geluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }

@@ -80,6 +80,27 @@ func geluTanhVec(level uint8, dst *float32, x *float32, n int)
 func siluVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
+func signVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func clampVec(level uint8, dst *float32, x *float32, n int, lo float32, hi float32)
+
+//go:noescape
+func clampGradVec(level uint8, dst *float32, x *float32, dy *float32, n int, lo float32, hi float32)
+
+//go:noescape
+func absGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func sqrtGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func rsqrtGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func squareGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
 func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape

@@ -3292,6 +3292,758 @@ moved2:
 end:
 	RET
 
+// func signVec(level uint8, dst *float32, x *float32, n int)
+TEXT ·signVec(SB), NOSPLIT, $0-32
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 176(R0), F1
+	FMOVQ 864(R0), F2
+	SUBS  $0x0000000000000010, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F3
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V5.B16
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V5.B16
+	FMOVQ F5, (R1)
+	FMOVQ 16(R2), F3
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V5.B16
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V5.B16
+	FMOVQ F5, 16(R1)
+	FMOVQ 32(R2), F3
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V5.B16
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V5.B16
+	FMOVQ F5, 32(R1)
+	FMOVQ 48(R2), F3
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V5.B16
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V5.B16
+	FMOVQ F5, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000010, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F3
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V5.B16
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V5.B16
+	FMOVQ F5, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F3
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V3.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F3
+
+moved1:
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V5.B16
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea0e460 // fcmgt v0.4s, v3.4s, v0.4s
+	VBIT  V0.B16, V1.B16, V5.B16
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F5, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V5.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F5, (R1)
+
+moved2:
+end:
+	RET
+
+// func clampVec(level uint8, dst *float32, x *float32, n int, lo float32, hi float32)
+TEXT ·clampVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	FMOVS lo+32(FP), F0
+	VDUP  V0.S[0], V0.S4
+	FMOVS hi+36(FP), F1
+	VDUP  V1.S[0], V1.S4
+	MOVD  $numbers<>+0(SB), R0
+	SUBS  $0x0000000000000010, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F3
+	WORD  $0x6ea3e402 // fcmgt v2.4s, v0.4s, v3.4s
+	VBIT  V2.B16, V0.B16, V3.B16
+	WORD  $0x6ea1e462 // fcmgt v2.4s, v3.4s, v1.4s
+	VBIT  V2.B16, V1.B16, V3.B16
+	FMOVQ F3, (R1)
+	FMOVQ 16(R2), F3
+	WORD  $0x6ea3e402 // fcmgt v2.4s, v0.4s, v3.4s
+	VBIT  V2.B16, V0.B16, V3.B16
+	WORD  $0x6ea1e462 // fcmgt v2.4s, v3.4s, v1.4s
+	VBIT  V2.B16, V1.B16, V3.B16
+	FMOVQ F3, 16(R1)
+	FMOVQ 32(R2), F3
+	WORD  $0x6ea3e402 // fcmgt v2.4s, v0.4s, v3.4s
+	VBIT  V2.B16, V0.B16, V3.B16
+	WORD  $0x6ea1e462 // fcmgt v2.4s, v3.4s, v1.4s
+	VBIT  V2.B16, V1.B16, V3.B16
+	FMOVQ F3, 32(R1)
+	FMOVQ 48(R2), F3
+	WORD  $0x6ea3e402 // fcmgt v2.4s, v0.4s, v3.4s
+	VBIT  V2.B16, V0.B16, V3.B16
+	WORD  $0x6ea1e462 // fcmgt v2.4s, v3.4s, v1.4s
+	VBIT  V2.B16, V1.B16, V3.B16
+	FMOVQ F3, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000010, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F3
+	WORD  $0x6ea3e402 // fcmgt v2.4s, v0.4s, v3.4s
+	VBIT  V2.B16, V0.B16, V3.B16
+	WORD  $0x6ea1e462 // fcmgt v2.4s, v3.4s, v1.4s
+	VBIT  V2.B16, V1.B16, V3.B16
+	FMOVQ F3, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F2
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V2.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F2
+
+moved1:
+	WORD  $0x6ea2e403 // fcmgt v3.4s, v0.4s, v2.4s
+	VMOV  V2.B16, V2.B16
+	VBIT  V3.B16, V0.B16, V2.B16
+	WORD  $0x6ea1e440 // fcmgt v0.4s, v2.4s, v1.4s
+	VBIT  V0.B16, V1.B16, V2.B16
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F2, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V2.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F2, (R1)
+
+moved2:
+end:
+	RET
+
+// func clampGradVec(level uint8, dst *float32, x *float32, dy *float32, n int, lo float32, hi float32)
+TEXT ·clampGradVec(SB), NOSPLIT, $0-48
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	FMOVS lo+40(FP), F0
+	VDUP  V0.S[0], V0.S4
+	FMOVS hi+44(FP), F1
+	VDUP  V1.S[0], V1.S4
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F2
+	SUBS  $0x0000000000000010, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F3
+	WORD  $0x6ea1e464 // fcmgt v4.4s, v3.4s, v1.4s
+	FMOVQ (R3), F5
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x4e23e463 // fcmeq v3.4s, v3.4s, v3.4s
+	WORD  $0x6e205863 // not v3.16b, v3.16b
+	VBIT  V3.B16, V2.B16, V5.B16
+	FMOVQ F5, (R1)
+	FMOVQ 16(R2), F3
+	WORD  $0x6ea1e464 // fcmgt v4.4s, v3.4s, v1.4s
+	FMOVQ 16(R3), F5
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x4e23e463 // fcmeq v3.4s, v3.4s, v3.4s
+	WORD  $0x6e205863 // not v3.16b, v3.16b
+	VBIT  V3.B16, V2.B16, V5.B16
+	FMOVQ F5, 16(R1)
+	FMOVQ 32(R2), F3
+	WORD  $0x6ea1e464 // fcmgt v4.4s, v3.4s, v1.4s
+	FMOVQ 32(R3), F5
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x4e23e463 // fcmeq v3.4s, v3.4s, v3.4s
+	WORD  $0x6e205863 // not v3.16b, v3.16b
+	VBIT  V3.B16, V2.B16, V5.B16
+	FMOVQ F5, 32(R1)
+	FMOVQ 48(R2), F3
+	WORD  $0x6ea1e464 // fcmgt v4.4s, v3.4s, v1.4s
+	FMOVQ 48(R3), F5
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x4e23e463 // fcmeq v3.4s, v3.4s, v3.4s
+	WORD  $0x6e205863 // not v3.16b, v3.16b
+	VBIT  V3.B16, V2.B16, V5.B16
+	FMOVQ F5, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	ADD   $0x0000000000000040, R3
+	SUBS  $0x0000000000000010, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F3
+	WORD  $0x6ea1e464 // fcmgt v4.4s, v3.4s, v1.4s
+	FMOVQ (R3), F5
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x6ea3e404 // fcmgt v4.4s, v0.4s, v3.4s
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x4e23e463 // fcmeq v3.4s, v3.4s, v3.4s
+	WORD  $0x6e205863 // not v3.16b, v3.16b
+	VBIT  V3.B16, V2.B16, V5.B16
+	FMOVQ F5, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F3
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V3.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F3
+
+moved1:
+	WORD  $0x6ea1e461 // fcmgt v1.4s, v3.4s, v1.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F4
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V4.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F4
+
+moved2:
+	VMOV  V4.B16, V4.B16
+	VBIT  V1.B16, V2.B16, V4.B16
+	WORD  $0x6ea3e400 // fcmgt v0.4s, v0.4s, v3.4s
+	VBIT  V0.B16, V2.B16, V4.B16
+	WORD  $0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	WORD  $0x6e205800 // not v0.16b, v0.16b
+	VBIT  V0.B16, V2.B16, V4.B16
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F4, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V4.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F4, (R1)
+
+moved3:
+end:
+	RET
+
+// func absGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+TEXT ·absGradVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 176(R0), F1
+	FMOVQ 864(R0), F2
+	SUBS  $0x0000000000000010, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F4
+	WORD  $0x6ea3e405 // fcmgt v5.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V6.B16
+	VBIT  V5.B16, V2.B16, V6.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V6.B16
+	WORD  $0x6e26dc83 // fmul v3.4s, v4.4s, v6.4s
+	FMOVQ F3, (R1)
+	FMOVQ 16(R2), F3
+	FMOVQ 16(R3), F4
+	WORD  $0x6ea3e405 // fcmgt v5.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V6.B16
+	VBIT  V5.B16, V2.B16, V6.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V6.B16
+	WORD  $0x6e26dc83 // fmul v3.4s, v4.4s, v6.4s
+	FMOVQ F3, 16(R1)
+	FMOVQ 32(R2), F3
+	FMOVQ 32(R3), F4
+	WORD  $0x6ea3e405 // fcmgt v5.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V6.B16
+	VBIT  V5.B16, V2.B16, V6.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V6.B16
+	WORD  $0x6e26dc83 // fmul v3.4s, v4.4s, v6.4s
+	FMOVQ F3, 32(R1)
+	FMOVQ 48(R2), F3
+	FMOVQ 48(R3), F4
+	WORD  $0x6ea3e405 // fcmgt v5.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V6.B16
+	VBIT  V5.B16, V2.B16, V6.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V6.B16
+	WORD  $0x6e26dc83 // fmul v3.4s, v4.4s, v6.4s
+	FMOVQ F3, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	ADD   $0x0000000000000040, R3
+	SUBS  $0x0000000000000010, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F4
+	WORD  $0x6ea3e405 // fcmgt v5.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V6.B16
+	VBIT  V5.B16, V2.B16, V6.B16
+	WORD  $0x6ea0e463 // fcmgt v3.4s, v3.4s, v0.4s
+	VBIT  V3.B16, V1.B16, V6.B16
+	WORD  $0x6e26dc83 // fmul v3.4s, v4.4s, v6.4s
+	FMOVQ F3, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F3
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V3.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F3
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F4
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V4.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F4
+
+moved2:
+	WORD  $0x6ea3e405 // fcmgt v5.4s, v0.4s, v3.4s
+	VMOV  V3.B16, V6.B16
+	VBIT  V5.B16, V2.B16, V6.B16
+	WORD  $0x6ea0e460 // fcmgt v0.4s, v3.4s, v0.4s
+	VBIT  V0.B16, V1.B16, V6.B16
+	WORD  $0x6e26dc80 // fmul v0.4s, v4.4s, v6.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
+// func sqrtGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+TEXT ·sqrtGradVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 160(R0), F0
+	SUBS  $0x0000000000000008, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	FMOVQ 16(R3), F2
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 16(R1)
+	ADD   $0x0000000000000020, R1
+	ADD   $0x0000000000000020, R2
+	ADD   $0x0000000000000020, R3
+	SUBS  $0x0000000000000008, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000008, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F2
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V2.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F2
+
+moved2:
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc20 // fmul v0.4s, v1.4s, v0.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
+// func rsqrtGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+TEXT ·rsqrtGradVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 640(R0), F0
+	SUBS  $0x0000000000000010, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	FMOVQ 16(R3), F2
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	FMOVQ 32(R3), F2
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	FMOVQ 48(R3), F2
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	ADD   $0x0000000000000040, R3
+	SUBS  $0x0000000000000010, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F2
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V2.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F2
+
+moved2:
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc20 // fmul v0.4s, v1.4s, v0.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
+// func squareGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+TEXT ·squareGradVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 496(R0), F0
+	SUBS  $0x0000000000000010, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	FMOVQ 16(R3), F2
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	FMOVQ 32(R3), F2
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	FMOVQ 48(R3), F2
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	ADD   $0x0000000000000040, R3
+	SUBS  $0x0000000000000010, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F2
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V2.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F2
+
+moved2:
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	WORD  $0x6e20dc20 // fmul v0.4s, v1.4s, v0.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
 // func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 TEXT ·reluGradVec(SB), NOSPLIT, $0-40
 	MOVD  dst+8(FP), R1
@@ -3402,7 +4154,7 @@ TEXT ·geluGradVec(SB), NOSPLIT, $0-40
 	FMOVQ 432(R0), F0
 	FMOVQ 192(R0), F1
 	FMOVQ 656(R0), F2
-	FMOVQ 864(R0), F3
+	FMOVQ 880(R0), F3
 	FMOVQ 64(R0), F4
 	FMOVQ 176(R0), F5
 	FMOVQ 48(R0), F6
@@ -3796,12 +4548,12 @@ TEXT ·geluTanhGradVec(SB), NOSPLIT, $0-40
 	FMOVQ 432(R0), F0
 	FMOVQ 192(R0), F1
 	FMOVQ 832(R0), F2
-	FMOVQ 896(R0), F3
+	FMOVQ 912(R0), F3
 	FMOVQ 64(R0), F4
 	FMOVQ 176(R0), F5
 	FMOVQ 48(R0), F6
 	FMOVQ 848(R0), F7
-	FMOVQ 880(R0), F8
+	FMOVQ 896(R0), F8
 	FMOVQ 608(R0), F9
 	FMOVQ 80(R0), F10
 	SUBS  $0x000000000000000c, R6
@@ -6317,8 +7069,8 @@ TEXT ·toBF16Vec(SB), NOSPLIT, $0-32
 	MOVD  src+16(FP), R2
 	MOVD  n+24(FP), R3
 	MOVD  $numbers<>+0(SB), R0
-	FMOVQ 928(R0), F0
-	FMOVQ 912(R0), F1
+	FMOVQ 944(R0), F0
+	FMOVQ 928(R0), F1
 	SUBS  $0x0000000000000008, R3
 	BLT   tail
 
@@ -13933,24 +14685,28 @@ DATA numbers<>+848(SB)/4, $0x3fcc422a
 DATA numbers<>+852(SB)/4, $0x3fcc422a
 DATA numbers<>+856(SB)/4, $0x3fcc422a
 DATA numbers<>+860(SB)/4, $0x3fcc422a
-DATA numbers<>+864(SB)/4, $0x3ecc422a
-DATA numbers<>+868(SB)/4, $0x3ecc422a
-DATA numbers<>+872(SB)/4, $0x3ecc422a
-DATA numbers<>+876(SB)/4, $0x3ecc422a
-DATA numbers<>+880(SB)/4, $0x41400000
-DATA numbers<>+884(SB)/4, $0x41400000
-DATA numbers<>+888(SB)/4, $0x41400000
-DATA numbers<>+892(SB)/4, $0x41400000
-DATA numbers<>+896(SB)/4, $0x3e5b33b6
-DATA numbers<>+900(SB)/4, $0x3e5b33b6
-DATA numbers<>+904(SB)/4, $0x3e5b33b6
-DATA numbers<>+908(SB)/4, $0x3e5b33b6
-DATA numbers<>+912(SB)/4, $0x00007fff
-DATA numbers<>+916(SB)/4, $0x00007fff
-DATA numbers<>+920(SB)/4, $0x00007fff
-DATA numbers<>+924(SB)/4, $0x00007fff
-DATA numbers<>+928(SB)/4, $0x00000040
-DATA numbers<>+932(SB)/4, $0x00000040
-DATA numbers<>+936(SB)/4, $0x00000040
-DATA numbers<>+940(SB)/4, $0x00000040
-GLOBL numbers<>(SB), RODATA|NOPTR, $944
+DATA numbers<>+864(SB)/4, $0xbf800000
+DATA numbers<>+868(SB)/4, $0xbf800000
+DATA numbers<>+872(SB)/4, $0xbf800000
+DATA numbers<>+876(SB)/4, $0xbf800000
+DATA numbers<>+880(SB)/4, $0x3ecc422a
+DATA numbers<>+884(SB)/4, $0x3ecc422a
+DATA numbers<>+888(SB)/4, $0x3ecc422a
+DATA numbers<>+892(SB)/4, $0x3ecc422a
+DATA numbers<>+896(SB)/4, $0x41400000
+DATA numbers<>+900(SB)/4, $0x41400000
+DATA numbers<>+904(SB)/4, $0x41400000
+DATA numbers<>+908(SB)/4, $0x41400000
+DATA numbers<>+912(SB)/4, $0x3e5b33b6
+DATA numbers<>+916(SB)/4, $0x3e5b33b6
+DATA numbers<>+920(SB)/4, $0x3e5b33b6
+DATA numbers<>+924(SB)/4, $0x3e5b33b6
+DATA numbers<>+928(SB)/4, $0x00007fff
+DATA numbers<>+932(SB)/4, $0x00007fff
+DATA numbers<>+936(SB)/4, $0x00007fff
+DATA numbers<>+940(SB)/4, $0x00007fff
+DATA numbers<>+944(SB)/4, $0x00000040
+DATA numbers<>+948(SB)/4, $0x00000040
+DATA numbers<>+952(SB)/4, $0x00000040
+DATA numbers<>+956(SB)/4, $0x00000040
+GLOBL numbers<>(SB), RODATA|NOPTR, $960

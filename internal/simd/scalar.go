@@ -220,3 +220,14 @@ var (
 	normalTail = [...]float32{0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794,
 		-0.255713498026, 0.143971308734, -0.0291458462173}
 )
+
+// sign is -1 or 1, or x where it is zero or NaN.
+func sign(x float32) float32 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return x
+}

@@ -85,3 +85,34 @@ func (m Mode) abs(dst, x []float32) {
 		absVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
+
+// Sign does dst[i] = -1 or 1, the sign of x[i], or x[i] where that is zero or NaN.
+func Sign(dst, x []float32) { Writing(dst, x).unary("Sign", Mode.sign, dst, x) }
+
+func (m Mode) sign(dst, x []float32) { m.each(signKernel, signVec, sign, dst, x) }
+
+// Clamp does dst[i] = min(max(x[i], lo), hi) for lo ≤ hi; NaN stays.
+func Clamp(dst, x []float32, lo, hi float32) {
+	same("Clamp", len(dst), len(x))
+	m := Writing(dst, x)
+	m.clamp(dst, x, lo, hi)
+	m.Done()
+}
+
+func (m Mode) clamp(dst, x []float32, lo, hi float32) {
+	if !m.has(clampKernel) {
+		for i, v := range x {
+			if v < lo {
+				v = lo
+			}
+			if v > hi {
+				v = hi
+			}
+			dst[i] = v
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		clampVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), lo, hi)
+	}
+}

@@ -33,6 +33,7 @@ var unaries = []unary{
 	{"sqrt", Mode.sqrt, math.Sqrt, 0.5, none},
 	{"rsqrt", Mode.rsqrt, func(x float64) float64 { return 1 / math.Sqrt(x) }, 1.5, none},
 	{"abs", Mode.abs, math.Abs, 0, none},
+	{"sign", Mode.sign, func(x float64) float64 { return float64(sign(float32(x))) }, 0, none},
 	{"relu", Mode.relu, func(x float64) float64 { return max(x, 0) }, 0, none},
 	{"gelu", Mode.gelu, func(x float64) float64 {
 		if math.IsInf(x, -1) {

@@ -1,9 +1,11 @@
 package cpu
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
@@ -97,7 +99,8 @@ func unaryGradFloat[T float](op kernel.UnaryOp, dx, dy, x, y []T) {
 // Clamp computes dst[i] = min(max(x[i], lo), hi) of floats.
 func (c *own) Clamp(dt dtype.DType, dst, x unsafe.Pointer, lo, hi float64, n int) {
 	if dt == dtype.Float32 {
-		clamp(sliceOf[float32](dst, n), sliceOf[float32](x, n), lo, hi)
+		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
+		parallel(n, 8, 64, func(from, to int) { simd.Clamp(d[from:to], s[from:to], float32(lo), float32(hi)) })
 		return
 	}
 	clamp(sliceOf[float64](dst, n), sliceOf[float64](x, n), lo, hi)
@@ -123,7 +126,15 @@ func (c *own) ClampInt(dt dtype.DType, dst, x unsafe.Pointer, lo, hi int64, n in
 // ClampGrad computes dx[i] = dy[i] where lo <= x[i] <= hi, else 0.
 func (c *own) ClampGrad(dt dtype.DType, dx unsafe.Pointer, s kernel.Slope, lo, hi float64, n int) {
 	if dt == dtype.Float32 {
-		clampGrad(sliceOf[float32](dx, n), sliceOf[float32](s.DY, n), sliceOf[float32](s.X, n), lo, hi)
+		d, g, a := sliceOf[float32](dx, n), sliceOf[float32](s.DY, n), sliceOf[float32](s.X, n)
+		least, most := float32(lo), float32(hi) // what lies between them lies between lo and hi
+		if float64(least) < lo {
+			least = math.Nextafter32(least, float32(math.Inf(1)))
+		}
+		if float64(most) > hi {
+			most = math.Nextafter32(most, float32(math.Inf(-1)))
+		}
+		parallel(n, 8, 64, func(from, to int) { simd.ClampGrad(d[from:to], a[from:to], g[from:to], least, most) })
 		return
 	}
 	clampGrad(sliceOf[float64](dx, n), sliceOf[float64](s.DY, n), sliceOf[float64](s.X, n), lo, hi)

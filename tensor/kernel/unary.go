@@ -94,6 +94,7 @@ var unaryTable = [...]Unary{
 		Grad:    func(dy, x, y float64) float64 { return dy * sign(x) },
 		Integer: func(x int64) int64 { return max(x, -x) },
 		Value32: simd.Abs,
+		Grad32:  func(dx, dy, x, y []float32) { simd.AbsGrad(dx, x, dy) },
 	},
 	OpExp: {
 		Name: "Exp", Reads: ReadsOutput, Law: Monotone,
@@ -114,12 +115,14 @@ var unaryTable = [...]Unary{
 		Value:   math.Sqrt,
 		Grad:    func(dy, x, y float64) float64 { return dy / (2 * y) },
 		Value32: simd.Sqrt,
+		Grad32:  func(dx, dy, x, y []float32) { simd.SqrtGrad(dx, y, dy) },
 	},
 	OpRsqrt: {
 		Name: "Rsqrt", Reads: ReadsOutput, Pole: true,
 		Value:   func(x float64) float64 { return 1 / math.Sqrt(x) },
 		Grad:    func(dy, x, y float64) float64 { return dy * -0.5 * y * y * y }, // d x^-½ = -½ x^-3/2
 		Value32: simd.Rsqrt,
+		Grad32:  func(dx, dy, x, y []float32) { simd.RsqrtGrad(dx, y, dy) },
 	},
 	OpTanh: {
 		Name: "Tanh", Reads: ReadsOutput, Law: Monotone,
@@ -183,12 +186,15 @@ var unaryTable = [...]Unary{
 		Grad:    func(dy, x, y float64) float64 { return dy * 2 * x },
 		Integer: func(x int64) int64 { return x * x },
 		Value32: func(dst, x []float32) { simd.Mul(dst, x, x) },
+		Grad32:  func(dx, dy, x, y []float32) { simd.SquareGrad(dx, x, dy) },
 	},
 	OpSign: {
 		Name:    "Sign",
 		Value:   sign,
 		Grad:    func(dy, x, y float64) float64 { return 0 },
 		Integer: func(x int64) int64 { return min(max(x, -1), 1) },
+		Value32: simd.Sign,
+		Grad32:  func(dx, dy, x, y []float32) { clear(dx) },
 	},
 	OpErf: {
 		Name: "Erf", Reads: ReadsInput, Law: Monotone,

@@ -77,6 +77,12 @@ func (x *vec) tanh(a operand.Op) operand.Op {
 	return x.or(x.choose(x.less(t, x.k(0.625)), small, big), x.sign(a)) // -0 stays
 }
 
+// signum is -1 or 1, or x where it is zero or NaN.
+func (x *vec) signum(a operand.Op) operand.Op {
+	below := x.choose(x.less(a, x.k(0)), x.k(-1), a)
+	return x.choose(x.greater(a, x.k(0)), x.k(1), below)
+}
+
 // sigmoid is 1/(1+e⁻ˣ), written with e to the -|x| so that neither side loses digits.
 func (x *vec) sigmoid(a operand.Op) operand.Op {
 	e := x.exp(x.or(a, x.bits(0x80000000)))

@@ -61,6 +61,25 @@ var mapKernels = []kernel{
 	}).woven(4, 6),
 	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10),
 
+	unary("sign", 4, (*vec).signum),
+	{name: "clampVec", slices: "dst x", scalars: "lo hi", unroll: 4, nonTemporal: true, body: func(x *vec) {
+		a := x.load("x")
+		a = x.choose(x.less(a, x.s("lo")), x.s("lo"), a)
+		x.store("dst", x.choose(x.greater(a, x.s("hi")), x.s("hi"), a))
+	}},
+
+	{name: "clampGradVec", slices: "dst x dy", scalars: "lo hi", unroll: 4, nonTemporal: true, body: func(x *vec) {
+		a := x.load("x")
+		dy := x.choose(x.greater(a, x.s("hi")), x.k(0), x.load("dy"))
+		dy = x.choose(x.less(a, x.s("lo")), x.k(0), dy)
+		x.store("dst", x.choose(x.unordered(a, a), x.k(0), dy))
+	}},
+	gradient("absGrad", 4, func(x *vec, a, dy operand.Op) operand.Op { return x.mul(dy, x.signum(a)) }),
+	gradient("sqrtGrad", 2, func(x *vec, y, dy operand.Op) operand.Op { return x.mul(x.div(dy, y), x.k(0.5)) }),
+	gradient("rsqrtGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
+		return x.mul(x.mul(x.mul(x.mul(dy, y), y), y), x.k(-0.5))
+	}),
+	gradient("squareGrad", 4, func(x *vec, a, dy operand.Op) operand.Op { return x.mul(x.mul(dy, a), x.k(2)) }),
 	gradient("reluGrad", 4, func(x *vec, a, dy operand.Op) operand.Op {
 		return x.choose(x.lessOrEqual(a, x.k(0)), x.k(0), dy)
 	}),
