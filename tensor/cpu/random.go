@@ -47,9 +47,15 @@ func (p *randomPiece) run(r *kernel.RandomNumbers, dst unsafe.Pointer, first uin
 		m := min(n, RandomPiece)
 		words, values := p.words[:m], p.values[:m]
 		r.Key.Words(words, first)
-		if r.DType == dtype.Float32 {
+		switch {
+		case r.DType == dtype.Float32:
 			randomFloats(r, unsafe.Slice((*float32)(dst), m), words)
-		} else {
+		case r.DType == dtype.Bool && r.Op == kernel.OpBernoulli:
+			flags, below := unsafe.Slice((*uint8)(dst), m), wordsBelow(r.A)
+			for i, w := range words {
+				flags[i] = uint8((uint64(w) - below) >> 63)
+			}
+		default:
 			randomValues(r.Op, values, words, r.A, r.B, r.Least, r.Most)
 			castFrom(r.DType, dst, values)
 		}
@@ -75,16 +81,21 @@ func randomFloats(r *kernel.RandomNumbers, dst []float32, words []uint32) {
 	case kernel.OpNormal:
 		philox.Normals(dst, words, r.A, r.B)
 	case kernel.OpBernoulli:
-		below := uint64(0) // the words that are give 1
-		if limit := r.A * (1 << 32); limit > 0 {
-			below = uint64(math.Ceil(min(limit, 1<<32)))
-		}
+		below := wordsBelow(r.A)
 		for i, w := range words {
 			dst[i] = math.Float32frombits(-uint32((uint64(w)-below)>>63) & 0x3f800000)
 		}
 	default:
 		kernel.Missing("the CPU", r.Op)
 	}
+}
+
+// wordsBelow returns the number that random words are below with probability p.
+func wordsBelow(p float64) uint64 {
+	if limit := p * (1 << 32); limit > 0 {
+		return uint64(math.Ceil(min(limit, 1<<32)))
+	}
+	return 0
 }
 
 // randomValues maps random words to numbers. It is the same arithmetic everywhere:

@@ -32,5 +32,19 @@ func TestRandomFloats(t *testing.T) {
 		if !slices.EqualFunc(got, want, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
 			t.Errorf("%v of %v and %v differ", r.Op, r.A, r.B)
 		}
+		if r.Op != kernel.OpBernoulli {
+			continue
+		}
+		var piece randomPiece
+		flags, numbers := make([]bool, 700), make([]float64, 700)
+		r.Key, r.DType = philox.Key{Seed: 2}, dtype.Bool
+		piece.run(&r, unsafe.Pointer(&flags[0]), 5, len(flags))
+		r.DType = dtype.Float64
+		piece.run(&r, unsafe.Pointer(&numbers[0]), 5, len(numbers))
+		for i, flag := range flags {
+			if flag != (numbers[i] == 1) {
+				t.Fatalf("flag %d of probability %v is %v, and as a number %v", i, r.A, flag, numbers[i])
+			}
+		}
 	}
 }
