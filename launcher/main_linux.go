@@ -104,6 +104,13 @@ func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 		p.write(stdout)
 		return 0, nil
 	}
+	err = exit.CheckTasks("", o.Size(), exit.RankTasks)
+	if err != nil && slices.ContainsFunc(paths, func(path string) bool { return !isRank(path) }) {
+		err = exit.CheckTasks("", o.Size(), 1)
+	}
+	if err != nil {
+		return 0, err
+	}
 	if err := c.OpenFiles(o.Output, o.Size()); err != nil {
 		return 0, err
 	}

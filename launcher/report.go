@@ -3,10 +3,12 @@
 package launcher
 
 import (
+	"debug/buildinfo"
 	"debug/elf"
 	"fmt"
 	"os"
 	goruntime "runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -287,6 +289,16 @@ func foreign(path string) string {
 		return ""
 	}
 	return strings.ToLower(strings.TrimPrefix(e.Machine.String(), "EM_"))
+}
+
+// isRank reports whether the executable at path is a program with package runtime, as far as the go command has recorded what is in it.
+func isRank(path string) bool {
+	self, ok := debug.ReadBuildInfo()
+	info, err := buildinfo.ReadFile(path)
+	if !ok || err != nil {
+		return false
+	}
+	return info.Main.Path == self.Main.Path || slices.ContainsFunc(info.Deps, func(m *debug.Module) bool { return m.Path == self.Main.Path })
 }
 
 // noExec reports whether path lies on a file system from which nothing may be executed.

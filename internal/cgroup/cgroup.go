@@ -42,6 +42,9 @@ func CPUs(root string) int {
 	return max(1, int(least))
 }
 
+// byUser is what sets the limit of a user.
+const byUser = "ulimit -u"
+
 // Tasks returns how many processes and threads there may be in all, of this user or of these groups, and what sets the smaller
 // limit; math.MaxInt if nothing does. The user's does not bind root.
 func Tasks(root string) (most int, by string) {
@@ -51,11 +54,55 @@ func Tasks(root string) (most int, by string) {
 		rest, ok := strings.CutPrefix(line, "Max processes")
 		if fields := strings.Fields(rest); ok && len(fields) > 0 && os.Geteuid() != 0 {
 			if n, err := strconv.Atoi(fields[0]); err == nil && n < most {
-				most, by = n, "ulimit -u"
+				most, by = n, byUser
 			}
 		}
 	}
 	return most, by
+}
+
+// TasksLeft returns how many more processes and threads there may be; math.MaxInt if nothing limits them. It counts the user's
+// only under a limit of less than countedTasks: that takes a moment.
+func TasksLeft(root string) int {
+	left := math.MaxInt
+	for limits := range Texts(root, "pids", "pids.max", "pids.max") {
+		for used := range Texts(root, "pids", "pids.current", "pids.current") {
+			for i := range min(len(limits), len(used)) {
+				most, err1 := strconv.Atoi(limits[i])
+				n, err2 := strconv.Atoi(used[i])
+				if err1 == nil && err2 == nil { // else "max"
+					left = min(left, most-n)
+				}
+			}
+		}
+	}
+	if most, by := Tasks(root); by == byUser && most < countedTasks {
+		left = min(left, most-userTasks(root))
+	}
+	return max(0, left)
+}
+
+// countedTasks is a limit that a user comes near who has set it so, or runs a great many processes.
+const countedTasks = 1 << 14
+
+// userTasks returns how many processes and threads this user has.
+func userTasks(root string) (tasks int) {
+	files, _ := filepath.Glob(root + "/proc/[0-9]*/status")
+	for _, name := range files {
+		status, _ := os.ReadFile(name) // the process may have ended
+		var threads, uid int
+		for line := range strings.Lines(string(status)) {
+			if rest, ok := strings.CutPrefix(line, "Uid:"); ok {
+				uid, _ = strconv.Atoi(strings.Fields(rest)[0])
+			} else if rest, ok := strings.CutPrefix(line, "Threads:"); ok {
+				threads, _ = strconv.Atoi(strings.TrimSpace(rest))
+			}
+		}
+		if uid == os.Getuid() {
+			tasks += threads
+		}
+	}
+	return tasks
 }
 
 // Least returns the smallest number in a file of these groups, math.MaxInt if none has one: see Texts.

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"testing"
@@ -51,6 +52,33 @@ func TestTasks(t *testing.T) {
 	} {
 		if got, by := Tasks(testenv.Folder(t, c.files)); got != c.want {
 			t.Errorf("%s: %d tasks by %s, want %d", name, got, by, c.want)
+		}
+	}
+}
+
+// TestTasksLeft: what is in use counts against the limit, of the groups above too, and of the user's processes with their threads.
+func TestTasksLeft(t *testing.T) {
+	limits := "Max processes             40  80  processes\n"
+	mine, others := fmt.Sprintf("Name:\ta\nUid:\t%d\t0\t0\t0\nThreads:\t7\n", os.Getuid()), "Name:\tb\nUid:\t4321\t0\t0\t0\nThreads:\t9\n"
+	user, free := 33, math.MaxInt
+	if os.Geteuid() == 0 {
+		user = math.MaxInt
+	}
+	for name, c := range map[string]struct {
+		want  int
+		files map[string]string
+	}{
+		"none":     {free, map[string]string{"proc/self/cgroup": "8:pids:/\n"}},
+		"the user": {user, map[string]string{"proc/self/limits": limits, "proc/12/status": mine, "proc/13/status": others}},
+		"the group": {18, map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/pids.max": "30\n",
+			"sys/fs/cgroup/a/pids.current": "12\n"}},
+		"the group above": {5, map[string]string{"proc/self/cgroup": "8:pids:/a\n", "sys/fs/cgroup/pids/a/pids.max": "max\n",
+			"sys/fs/cgroup/pids/a/pids.current": "12\n", "sys/fs/cgroup/pids/pids.max": "30\n", "sys/fs/cgroup/pids/pids.current": "25\n"}},
+		"too many": {0, map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/pids.max": "30\n",
+			"sys/fs/cgroup/pids.current": "32\n"}},
+	} {
+		if got := TasksLeft(testenv.Folder(t, c.files)); got != c.want {
+			t.Errorf("%s: %d tasks, want %d", name, got, c.want)
 		}
 	}
 }

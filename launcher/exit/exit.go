@@ -53,12 +53,28 @@ func Remedied(err error) error {
 }
 
 // TooManyTasks says which limit keeps a process or a thread from being made, and what to do.
-func TooManyTasks() string {
-	most, by := cgroup.Tasks("")
+func TooManyTasks() string { return tooManyTasks("") }
+
+func tooManyTasks(root string) string {
+	most, by := cgroup.Tasks(root)
 	if most == math.MaxInt {
 		return "raise the limit on processes and threads (ulimit -u, or the container's), or start fewer ranks"
 	}
 	return fmt.Sprintf("the limit on processes and threads is %d (%s): raise it, or start fewer ranks", most, by)
+}
+
+// RankTasks is how many processes and threads a rank of package runtime has at least, by a margin: on two cores it has 6 or 7.
+const RankTasks = 5
+
+// CheckTasks refuses ranks, of so many processes and threads each, that the limit on these leaves no room for: a Go program
+// prints pages of stacks when it cannot make a thread. root is that of package cgroup.
+func CheckTasks(root string, ranks, each int) error {
+	const own = 12 // the guardian and its keeper
+	need, left := own+each*ranks, cgroup.TasksLeft(root)
+	if need <= left {
+		return nil
+	}
+	return fmt.Errorf("%d ranks need %d processes and threads at least, and %d can be made; %s", ranks, need, left, tooManyTasks(root))
 }
 
 // FewTasks reports whether that limit is so low that it may have ended what starts the ranks.
