@@ -202,8 +202,10 @@ func (s *Supervisor) event(e guardian.Event) {
 	case guardian.RankEnded:
 		s.follow() // it may have ended for that
 		it.Ended, it.Status, it.At, it.CPU = true, e.Status, e.At, e.CPU
-		late := s.phase == ending && s.live == len(s.Ends) && slices.Contains(s.laggards, e.Rank) // none had failed until now
-		it.Asked = s.phase != running && s.phase != asking && !late                               // a laggard ends for the hang
+		laggard := slices.Contains(s.laggards, e.Rank)
+		late := s.phase == ending && s.live == len(s.Ends) && laggard                                       // none had failed until now: it ends for the hang
+		killed := s.phase == ending && e.Status.Signaled() && e.Status.Signal() == unix.SIGKILL && !laggard // by others: gorun kills later
+		it.Asked = s.phase != running && s.phase != asking && !late && !killed
 		s.live--
 		s.untold = append(s.untold, e.Rank)
 		if s.phase != asking { // else a rank would print what it does about the end of another

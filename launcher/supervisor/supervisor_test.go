@@ -333,6 +333,22 @@ func TestSupervisorAsksAgainAfterALateLaggard(t *testing.T) {
 	})
 }
 
+// Of two ranks that are killed at once the second ends after all were asked to, and not because of that: gorun has killed none.
+func TestSupervisorTwoRanksAreKilled(t *testing.T) {
+	perform(t, Supervisor{Grace: time.Second}, func(st *stage) {
+		st.end(2, -9)
+		st.end(0, -9)
+		time.Sleep(2 * time.Second)
+		st.end(1, -9)
+		st.events <- guardian.Event{Kind: guardian.AllGone}
+		o := st.want(Failed, "0s rank 2 ended", "0s groups SIGTERM", "0s groups SIGCONT", "0s rank 0 ended", "1s waiting for [1]", "1s kill",
+			"2s rank 1 ended")
+		if o.Ends[2].Asked || o.Ends[0].Asked || !o.Ends[1].Asked {
+			t.Errorf("%+v: ranks 2 and 0 were killed by others, rank 1 by gorun", o.Ends)
+		}
+	})
+}
+
 func TestSupervisorRefusedRank(t *testing.T) {
 	perform(t, Supervisor{Grace: time.Second}, func(st *stage) {
 		st.events <- guardian.Event{Kind: guardian.RankRefused, Rank: 2, Errno: unix.EAGAIN}
