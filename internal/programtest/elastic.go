@@ -185,18 +185,23 @@ func (p *Program) survives(t *testing.T, rng *rand.Rand, want string, args []str
 }
 
 // killIfStalled kills a job whose steps have not touched a file for so long, until stalled is called, which
-// reports whether it has. A busy machine makes steps slow, and a job without end makes none.
+// reports whether it has. A busy machine makes steps slow, and a job without end makes none. Looks are counted and no
+// clock is read, so that a time in which the test and the job were both stopped does not count.
 func (j *Job) killIfStalled(file string, after time.Duration) (stalled func() bool) {
 	ended, killed := make(chan struct{}), make(chan bool, 1)
 	go func() {
-		for {
+		var touched time.Time
+		for still := time.Duration(0); ; still += time.Second {
 			select {
 			case <-ended:
 				killed <- false
 				return
 			case <-time.After(time.Second):
 			}
-			if at, err := os.Stat(file); err == nil && time.Since(at.ModTime()) > after {
+			if at, err := os.Stat(file); err == nil && !at.ModTime().Equal(touched) {
+				touched, still = at.ModTime(), 0
+			}
+			if still > after {
 				_ = j.Process.Kill()
 				killed <- true
 				return
