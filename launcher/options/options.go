@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -296,6 +297,9 @@ func duration(d *time.Duration) func(string) error {
 	}
 }
 
+// openMPIOutput matches what --output of Open MPI 5 takes, which would be an odd folder.
+var openMPIOutput = regexp.MustCompile(`^(dir=|file=|(tag|tag-detailed|tag-fullname|timestamp|rank|xml|merge-stderr-to-stdout)(,|$))`)
+
 // validate checks that flags fit each other and the machine, and fills in defaults.
 func (o *Options) validate(slots int) error {
 	digests, err := o.digestVariables()
@@ -324,6 +328,10 @@ func (o *Options) validate(slots int) error {
 		} else if !info.IsDir() {
 			return exit.With(1, fmt.Errorf("--wdir %s: not a directory", a.Dir))
 		}
+	}
+	if openMPIOutput.MatchString(o.Output) {
+		return fmt.Errorf("--output %s: gorun's are --output DIR, --tag-output and --timestamp-output; a folder of this name is ./%s",
+			o.Output, o.Output)
 	}
 	if o.Bind != "" && o.Bind != BindCores && o.Bind != BindNone {
 		return fmt.Errorf("--bind-to %s: give core or none", o.Bind)
