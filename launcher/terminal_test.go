@@ -187,6 +187,20 @@ func TestBarOnATerminal(t *testing.T) {
 	s.exit(0)
 }
 
+// TestDumbTerminal has a terminal that shows escape sequences as text.
+func TestDumbTerminal(t *testing.T) {
+	t.Setenv("TERM", "dumb")
+	s := onScreen(t, "--tag-output", "-np", "2", "testrank", "0:err=\\r[=>  ] 1/2\\r[====] 2/2", "1:out=a line of rank 1")
+	s.expect("[1]<stdout>: a line of rank 1\r\n")
+	s.expect("[====] 2/2\r\n")
+	s.exit(0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seen := s.seen.String(); strings.Contains(seen, "\x1b") {
+		t.Errorf("there are escape sequences in %q", seen)
+	}
+}
+
 // TestRanksLearnOfTheTerminal has gorun on a terminal of 80 columns.
 func TestRanksLearnOfTheTerminal(t *testing.T) {
 	t.Parallel()

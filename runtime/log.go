@@ -41,7 +41,7 @@ func newLogger(w io.Writer, r *rank, env func(string) string) zerolog.Logger {
 	if console(w, format) {
 		w = zerolog.ConsoleWriter{
 			Out:           w,
-			NoColor:       env("NO_COLOR") != "",
+			NoColor:       env("NO_COLOR") != "" || env("TERM") == "dumb",
 			TimeFormat:    "15:04:05.000",
 			PartsOrder:    []string{zerolog.TimestampFieldName, zerolog.LevelFieldName, "rank", zerolog.MessageFieldName},
 			FieldsExclude: []string{"rank", "host"},

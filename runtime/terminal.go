@@ -7,8 +7,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal reports whether standard error ends up on a terminal, this process's
-// own or gorun's, and if so, how wide it is: a number of columns to be asked for
+// Terminal reports whether standard error ends up on a terminal that is not dumb, this
+// process's own or gorun's, and if so, how wide it is: a number of columns to be asked for
 // whenever a line is drawn.
 //
 // A rank may redraw a line there: what it writes after a carriage return, without
@@ -20,7 +20,7 @@ func Terminal(ctx context.Context) (columns func() int, ok bool) {
 		return func() int { return r.job.Columns }, true
 	}
 	fd := int(os.Stderr.Fd())
-	if !term.IsTerminal(fd) {
+	if !term.IsTerminal(fd) || os.Getenv("TERM") == "dumb" {
 		return nil, false
 	}
 	return func() int {

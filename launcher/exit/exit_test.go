@@ -25,7 +25,8 @@ func TestRemedied(t *testing.T) {
 
 // TestCheckTasks: what is refused is what could not start, and the error has the limit, what is left of it, and the remedy.
 func TestCheckTasks(t *testing.T) {
-	root := testenv.Folder(t, map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/pids.max": "48\n", "sys/fs/cgroup/pids.current": "8\n"})
+	root := testenv.Folder(t, map[string]string{"proc/self/cgroup": "0::/\n",
+		"sys/fs/cgroup/pids.max": "48\n", "sys/fs/cgroup/pids.current": "8\n"})
 	if err := CheckTasks(root, 4, RankTasks); err != nil {
 		t.Errorf("4 ranks: %v", err)
 	}

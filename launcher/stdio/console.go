@@ -128,9 +128,9 @@ func (c *Console) colours(stream string) bool {
 		return false
 	}
 	if stream == "stdout" {
-		return c.files == nil && terminal.IsTerminal(c.out.file)
+		return c.files == nil && terminal.Draws(c.out.file)
 	}
-	return c.files == nil && terminal.IsTerminal(c.err.file)
+	return c.files == nil && terminal.Draws(c.err.file)
 }
 
 // failed notes that output cannot be written. If the reader has gone away, the job ends without

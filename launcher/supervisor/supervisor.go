@@ -203,8 +203,9 @@ func (s *Supervisor) event(e guardian.Event) {
 		s.follow() // it may have ended for that
 		it.Ended, it.Status, it.At, it.CPU = true, e.Status, e.At, e.CPU
 		laggard := slices.Contains(s.laggards, e.Rank)
-		late := s.phase == ending && s.live == len(s.Ends) && laggard                                       // none had failed until now: it ends for the hang
-		killed := s.phase == ending && e.Status.Signaled() && e.Status.Signal() == unix.SIGKILL && !laggard // by others: gorun kills later
+		late := s.phase == ending && s.live == len(s.Ends) && laggard // none had failed until now: it ends for the hang
+		byKill := e.Status.Signaled() && e.Status.Signal() == unix.SIGKILL
+		killed := s.phase == ending && byKill && !laggard // by others: gorun kills in the next phase
 		it.Asked = s.phase != running && s.phase != asking && !late && !killed
 		s.live--
 		s.untold = append(s.untold, e.Rank)

@@ -63,9 +63,9 @@ func escape(text []byte) (n int, style bool) {
 }
 
 // ColumnsOf returns a function that returns the present width of the terminal f,
-// or nil if f is no terminal.
+// or nil if f is none that draws.
 func ColumnsOf(f *os.File) func() int {
-	if !IsTerminal(f) {
+	if !Draws(f) {
 		return nil
 	}
 	return func() int {

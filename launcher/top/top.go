@@ -58,7 +58,7 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		return 1
 	}
 	defer j.detach()
-	if *once || !terminal.IsTerminal(stdout) {
+	if *once || !terminal.Draws(stdout) {
 		fmt.Fprintln(stdout, strings.Join(append([]string{j.title()}, topTable(j.firstView())...), "\n"))
 		return 0
 	}

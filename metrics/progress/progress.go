@@ -79,7 +79,7 @@ func New(w io.Writer, o Options) *Meter {
 		return newMeter(w, o, o.Columns)
 	}
 	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return newMeter(w, o, nil)
 	}
 	return newMeter(w, o, func() int {
