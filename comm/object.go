@@ -37,6 +37,34 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, err
 	return v, nil
 }
 
+// ScatterObjects returns on rank r the vs[r] of rank root. vs is not used on other ranks; on root len(vs)
+// must be c.Size().
+func ScatterObjects[T any](ctx context.Context, c *Comm, vs []T, root int) (v T, err error) {
+	var failed error
+	parts := make([][]byte, len(vs))
+	for r := 0; r < len(vs) && c.is(root) && failed == nil; r++ {
+		parts[r], failed = object.Encode(vs[r])
+	}
+	if failed != nil {
+		clear(parts) // no bytes if that failed, some otherwise: the other ranks must not wait
+	}
+	data, err := ScatterSlices(ctx, c, parts, root)
+	if err != nil {
+		return v, err
+	}
+	switch {
+	case failed != nil:
+	case len(data) == 0:
+		failed = fmt.Errorf("rank %d could not encode its values; see its error", root)
+	default:
+		v, failed = object.Decode[T](data)
+	}
+	if failed != nil {
+		return v, objectError(c, "ScatterObjects", failed)
+	}
+	return v, nil
+}
+
 // GatherObjects returns on rank root the v of rank 0, of rank 1, and so on, and nil on the
 // other ranks.
 func GatherObjects[T any](ctx context.Context, c *Comm, v T, root int) ([]T, error) {

@@ -38,8 +38,15 @@ func TestObjects(t *testing.T) {
 			if err != nil || !slices.EqualFunc(all, want, settings.equal) {
 				return fmt.Errorf("AllGatherObjects: %v, %v", all, err)
 			}
+			got, err = comm.ScatterObjects(ctx, w, want, root) // want is not used on other ranks
+			if err != nil || !got.equal(of(w.Rank())) {
+				return fmt.Errorf("ScatterObjects: %v, %v", got, err)
+			}
 			if w.Rank() != root {
 				want = nil
+			}
+			if got, err = comm.ScatterObjects(ctx, w, want, root); err != nil || !got.equal(of(w.Rank())) {
+				return fmt.Errorf("ScatterObjects from rank %d alone: %v, %v", root, got, err)
 			}
 			if all, err = comm.GatherObjects(ctx, w, of(w.Rank()), root); err != nil || !slices.EqualFunc(all, want, settings.equal) {
 				return fmt.Errorf("GatherObjects: %v, %v", all, err)
@@ -54,6 +61,10 @@ func TestObjects(t *testing.T) {
 			}
 			if _, err = comm.AllGatherObjects(ctx, w, make(chan int)); err == nil {
 				return fmt.Errorf("AllGatherObjects of a channel gives no error")
+			}
+			_, err = comm.ScatterObjects(ctx, w, make([]chan int, n), root)
+			if err == nil || !strings.Contains(err.Error(), "ScatterObjects") {
+				return fmt.Errorf("ScatterObjects of channels: %v", err)
 			}
 			return comm.Barrier(ctx, w)
 		})
