@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // counted returns what f communicates on this rank.
@@ -56,6 +57,13 @@ func TestCounts(t *testing.T) {
 				}},
 				{"element-wise", "", func() { sharded.Add(x).Mul(sharded).Gelu().Scale(2).Sub(full(R, 8)) }},
 				{"partial sums", "", func() { full(P, 4).Add(full(P, 4)).Scale(2).Mul(full(R, 4)).Neg().Sum(nil, false) }},
+				{"picks of partial ones", "", func() {
+					sum, less := full(P, 4, 4), full(layout.Partial(layout.Max), 4, 4)
+					where, row := full(R, 4).CompareScalar(kernel.OpGt, 0), full(R, 2).Cast(tensor.Int64)
+					where.Where(sum, sum).MaskedFill(where, 2).Tril(0).Flip(0).IndexSelect(0, row)
+					where.Where(less, full(R)).MaskedFill(where, 0).Triu(0).Gather(0, row.Reshape(1, 2))
+					sum.IndexPut([]T{row}, full(P, 2, 4), false)
+				}},
 				{"attention by heads", "", func() {
 					dtensor.ScaledDotProductAttention(full(S(1), 1, 4, 3, 2), full(S(1), 1, 4, 3, 2), full(S(1), 1, 4, 3, 2), true)
 				}},

@@ -19,7 +19,7 @@ import (
 //	S(dim)           R       P(sum): each rank gives the slices that it has; of Bool P(max)
 //	other                    the cheapest of these rows
 //
-// Its gradient adds slice i of dy to slice index[i]. An index out of range
+// An x that is Partial stays so if the result is no larger. Its gradient adds slice i of dy to slice index[i]. An index out of range
 // throws a *tensor.IndexError, on every rank if the index is replicated.
 func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 	defer x.spec.mesh.Span("IndexSelect").End()
@@ -53,7 +53,7 @@ func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 //	                                  brought to MaskPartial(x.Shape(), dim)
 //	other                             the cheapest of these rows
 //
-// Its gradient adds each element of dy where it was picked. An index out of
+// An x that is Partial stays so if the result is no larger. Its gradient adds each element of dy where it was picked. An index out of
 // range throws a *tensor.IndexError, on every rank if the index is replicated.
 func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
 	defer x.spec.mesh.Span("Gather").End()

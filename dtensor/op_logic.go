@@ -29,8 +29,8 @@ func (x *Tensor) truth() *Tensor { return x.Detach().Cast(tensor.Bool) }
 
 // Tril returns x, [..., R, C], with 0 above a diagonal of its matrices: elements [r, c]
 // with c - r > diagonal are 0. Diagonal 0 is the main one, 1 the one above it, -1 the one
-// below. The result lies as x does, and nothing is communicated; a Partial x is reduced
-// first. The gradient is dy with 0 there.
+// below. The result lies as x does, and nothing is communicated, unless x is an average over
+// ranks, which is reduced first. The gradient is dy with 0 there.
 func (x *Tensor) Tril(diagonal int) *Tensor { return x.triangle("Tril", kernel.OpGt, diagonal) }
 
 // Triu returns x with 0 below a diagonal: elements [r, c] with c - r < diagonal are 0;
@@ -42,7 +42,6 @@ func (x *Tensor) triangle(op string, zero kernel.CompareOp, diagonal int) *Tenso
 	if x.NDim() < 2 {
 		refuse(op, "the input has fewer than two dimensions", "give matrices, [..., R, C]", operand("input", x))
 	}
-	x = x.Reduced()
 	r, c := x.NDim()-2, x.NDim()-1
 	column := x.positions(c, 0).Reshape(1, -1)
 	row := x.positions(r, diagonal).Reshape(-1, 1)

@@ -365,8 +365,9 @@ func wantComparison(name string, op kernel.CompareOp, x *Tensor) {
 }
 
 // Where returns the elements of a where t, a Bool tensor, is true and those of
-// b elsewhere; the three broadcast. The gradient goes to the argument that was
-// taken.
+// b elsewhere; the three broadcast. Two that are sums over ranks, or one and what is
+// replicated, are selected from as they are, and the result is such a sum; so are products,
+// maxima and minima. The gradient goes to the argument that was taken.
 func (t *Tensor) Where(a, b *Tensor) *Tensor { return t.where("Where", a, b) }
 
 // where is Where of an operator op.
@@ -377,7 +378,7 @@ func (t *Tensor) where(op string, a, b *Tensor) *Tensor {
 		refuse(op, fmt.Sprintf("the types are %v, %v and %v", t.DType(), a.DType(), b.DType()), "give a Bool and two of one type",
 			operand("cond", t), operand("a", a), operand("b", b))
 	}
-	r := m.rule(keyOf(op, t, a, b), func() (*layout.Rule, error) { return pointwise(op, layout.Opaque, t, a, b) }, t, a, b)
+	r := m.rule(keyOf(op, t, a, b), func() (*layout.Rule, error) { return pointwise(op, layout.Selects, t, a, b) }, t, a, b)
 	c, x, y := t.to(r.in[0], op), a.to(r.in[1], op), b.to(r.in[2], op)
 	out := m.part(r.out[0], a.DType(), func() *tensor.Tensor { return tensor.Where(c.local, x.local, y.local) })
 	if Tracked(a, b) {

@@ -3,6 +3,8 @@ package layout
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Lookup returns the rule of taking rows of a table by ids: an embedding, or an
@@ -11,7 +13,7 @@ import (
 //
 // Sharding the table along dim leaves the result MaskPartial, since each row has
 // one owner; sharding another dimension of the table, or one of the ids, shards
-// the result.
+// the result. A table that is Partial stays so if the result is no larger.
 //
 // It returns an error if dim is out of range.
 func Lookup(name string, table []int, dim int, ids []int) (*Rule, error) {
@@ -23,14 +25,28 @@ func Lookup(name string, table []int, dim int, ids []int) (*Rule, error) {
 	rows := r.input(table)
 	taken := r.input(ids)
 	r.output(slices.Concat(rows[:dim], taken, rows[dim+1:]))
+	r.copies()
 	return r, nil
+}
+
+// copies adds the rows of an operator whose results are elements of its first input, at places that the second one says: what
+// is Partial stays so. A result that is larger than the input is not reduced instead of it.
+func (r *Rule) copies() {
+	if ints.Product(r.outShape[0]) > ints.Product(r.inShape[0]) {
+		return
+	}
+	for _, op := range []ReduceOp{Sum, Avg, Prod, Min, Max} {
+		row := r.replicated()
+		row.In[0], row.Out[0] = Partial(op), Partial(op)
+		r.partials = append(r.partials, row)
+	}
 }
 
 // Gather returns the rule of torch.gather: the result has the shape of the index,
 // and its element at an index is the input's at the same index, but along dim at the one
 // that the index tensor holds. Sharding the input along dim leaves the result
 // MaskPartial; sharding another dimension, in both inputs alike, shards the result, if
-// it is of the same size in both.
+// it is of the same size in both. An input that is Partial stays so if the result is no larger.
 //
 // It returns an error if dim is out of range, the numbers of dimensions differ, or
 // the index is larger than the input in another dimension.
@@ -59,6 +75,7 @@ func Gather(name string, input []int, dim int, index []int) (*Rule, error) {
 		}
 	}
 	r.output(slices.Clone(at))
+	r.copies()
 	return r, nil
 }
 
@@ -81,7 +98,7 @@ func Scatter(name string, input []int, dim int, index []int) (*Rule, error) {
 	from, at := r.in[0], r.in[1]
 	r.whole |= 1 << at[dim]
 	r.in, r.inShape = append(r.in, slices.Clone(at)), append(r.inShape, slices.Clone(index))
-	r.out, r.outShape = nil, nil
+	r.out, r.outShape, r.partials = nil, nil, nil
 	r.output(slices.Clone(from))
 	for d, l := range from {
 		if l == 0 {

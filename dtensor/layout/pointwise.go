@@ -46,6 +46,10 @@ const (
 	MonotoneAbove
 	// Casts: as Monotone; of a MaskPartial it stays one. One input.
 	Casts
+	// Selects: of three inputs. Where the first one, which is replicated, picks elements of the other two, the sum, product,
+	// minimum or maximum of what the ranks pick is the pick of these. (Not the average: where one of them is replicated, as a
+	// number that is filled in, n times it may be infinite.)
+	Selects
 )
 
 // Pointwise returns the rule of an operator that works element by element on inputs
@@ -90,6 +94,8 @@ func (law Law) inputs() int {
 		return 2
 	case Scales, Negates, Monotone, MonotoneAbove, Casts:
 		return 1
+	case Selects:
+		return 3
 	}
 	return 0
 }
@@ -159,6 +165,11 @@ func (r *Rule) obey(law Law) {
 		r.allPartial(Min)
 		r.allPartial(Max)
 		r.mask = law == Casts
+	case Selects:
+		for _, op := range []ReduceOp{Sum, Prod, Min, Max} {
+			r.allPartial(op)
+			r.partials[len(r.partials)-1].In[0] = Replicate()
+		}
 	}
 }
 

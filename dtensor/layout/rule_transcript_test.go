@@ -11,6 +11,7 @@ var lawNames = map[string]Law{
 	"opaque": Opaque, "adds": Adds, "subtracts": Subtracts, "multiplies": Multiplies, "divides": Divides, "weighs": Weighs,
 	"maximizes": Maximizes,
 	"minimizes": Minimizes, "scales": Scales, "negates": Negates, "monotone": Monotone, "above": MonotoneAbove, "casts": Casts,
+	"selects": Selects,
 }
 
 func TestRuleTranscripts(t *testing.T) {
