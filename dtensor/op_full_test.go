@@ -134,7 +134,7 @@ func randomPlacements(rng *rand.Rand, m *dtensor.Mesh, shape []int, dt tensor.DT
 
 // kinks are cases that have no derivative where they are tried, or compute in
 // single precision.
-var kinks = []string{"Maximum of equals", "Cast", "Norm of maximum"}
+var kinks = []string{"Maximum of equals", "Cast", "Norm of maximum", "Norm of minimum"}
 
 // The gradient of every operator is that of finite differences in double
 // precision; that all layouts have this gradient is what the other tests say.

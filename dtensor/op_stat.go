@@ -56,13 +56,13 @@ func (a *Tensor) LogAddExp(b *Tensor) *Tensor {
 	})
 }
 
-// Norm returns (Σ |x|ᵖ)^(1/p) over dims, all for none; p may be +Inf, for the
-// largest |x|. Its gradient where the norm is 0 is 0. It throws a *LayoutError
-// unless p > 0.
+// Norm returns (Σ |x|ᵖ)^(1/p) over dims, all for none. p may be +Inf or -Inf, for the
+// largest and the smallest |x|, and 0, for how many x are not 0. Its gradient where the norm
+// is 0 is 0; for a p of 0 it has none. It throws a *LayoutError for another p below 0.
 func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("Norm").End()
-	if !(p > 0) {
-		refuse("Norm", "p is not above 0", "use 1, 2 or +Inf", operand("input", x))
+	if !(p >= 0) && !math.IsInf(p, -1) {
+		refuse("Norm", fmt.Sprintf("p is %v", p), "use 0 or a larger one, as 1, 2 or +Inf, or -Inf", operand("input", x))
 	}
 	x.dims("Norm", dims)
 	in := x.Detach()
@@ -70,6 +70,10 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	switch {
 	case math.IsInf(p, 1):
 		return x.Abs().Amax(dims, keepdim)
+	case math.IsInf(p, -1):
+		return x.Abs().Amin(dims, keepdim)
+	case p == 0:
+		return in.CompareScalar(kernel.OpNe, 0).Cast(x.DType()).Sum(dims, keepdim)
 	case p == 1:
 		return x.Abs().Sum(dims, keepdim)
 	case p == 2:

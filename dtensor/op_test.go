@@ -188,6 +188,8 @@ var opCases = []opCase{
 	{name: "Norm 3", shapes: statShapes, f: one(func(x T) T { return x.Norm(3, []int{0}, true) })},
 	{name: "Norm 1", shapes: statShapes, f: one(func(x T) T { return x.Norm(1, []int{-1}, false) })},
 	{name: "Norm of maximum", shapes: statShapes, f: one(func(x T) T { return x.Norm(math.Inf(1), []int{-1}, false) })},
+	{name: "Norm of minimum", shapes: statShapes, f: one(func(x T) T { return x.Norm(math.Inf(-1), []int{-1}, false) })},
+	{name: "Norm 0", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.Relu().Norm(0, []int{0}, true) })},
 	{name: "Any", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(kernel.OpGt, 1).Any([]int{0}, false) })},
 	{name: "All", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(kernel.OpGt, -1).All(nil, false) })},
 	{name: "OneHot", shapes: [][][]int{{{4, 8}}, {{5}}}, ints: []int{3}, nograd: true,
