@@ -22,6 +22,9 @@ import (
 func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
 	defer x.spec.mesh.Span("ScatterAdd").End()
 	const op = "ScatterAdd"
+	if x.NDim() == 0 {
+		return x.lift().ScatterAdd(dim, index.lift(), src.lift()).Reshape()
+	}
 	dim = x.dim(op, dim)
 	wantScatter(op, x, index, src)
 	return x.Add(pickOp{&elementPick, op, dim}.scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) }))
@@ -44,6 +47,9 @@ func wantScatter(op string, x, index, src *Tensor) {
 func (x *Tensor) IndexAdd(dim int, index, src *Tensor) *Tensor {
 	defer x.spec.mesh.Span("IndexAdd").End()
 	const op = "IndexAdd"
+	if x.NDim() == 0 {
+		return x.lift().IndexAdd(dim, index.lift(), src.lift()).Reshape()
+	}
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index, src)
 	sameType(op, x, src)
