@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -39,11 +40,33 @@ func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Te
 	case len(params) == 0:
 		return nil, nil, errors.New("dtensor: Accumulate: no parameters; use Try to run without gradients")
 	}
-	var s running
-	for i := range n {
-		if grads, err = s.pass(ctx, func() *Tensor { return f(i) }, params, i, n); err != nil {
-			return nil, nil, err
+	return passes(ctx, n, f, params)
+}
+
+// passes runs the n functions, and in the end what AtEnd was given.
+func passes(ctx context.Context, n int, f func(i int) *Tensor, params []*Tensor) (value *Tensor, grads []Grad, err error) {
+	defer fault.Catch(&err)
+	for i, p := range params {
+		if p == nil || p.spec == nil {
+			refuse("ValueAndGrad", fmt.Sprintf("parameter %d is nil", i), "give a tensor")
 		}
+	}
+	eng := params[0].spec.mesh.eng
+	first := len(eng.ends)
+	eng.passing++
+	defer func() { eng.passing-- }()
+	var s running
+	for i := 0; i < n && err == nil; i++ {
+		grads, err = s.pass(ctx, f, params, i, n)
+	}
+	ends := eng.ends[first:]
+	eng.ends = eng.ends[:first]
+	for _, end := range slices.Backward(ends) {
+		end(err)
+	}
+	clear(ends)
+	if err != nil {
+		return nil, nil, err
 	}
 	return s.value, grads, nil
 }
@@ -62,13 +85,8 @@ type running struct {
 
 // pass runs function i of n and differentiates it; after the last one it returns
 // the gradients of all.
-func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, i, n int) (grads []Grad, err error) {
+func (s *running) pass(ctx context.Context, f func(i int) *Tensor, params []*Tensor, i, n int) (grads []Grad, err error) {
 	defer fault.Catch(&err)
-	for i, p := range params {
-		if p == nil || p.spec == nil {
-			refuse("ValueAndGrad", fmt.Sprintf("parameter %d is nil", i), "give a tensor")
-		}
-	}
 	eng, last := params[0].spec.mesh.eng, i == n-1
 	s.pairs = eng.same && n > 1
 	scope := eng.dev.Open()
@@ -84,7 +102,7 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 			p.node.inherit(s.leaves[i])
 		}
 	}
-	v := f()
+	v := f(i)
 	wantLoss("ValueAndGrad", v)
 	eng.tape = nil // the backward pass is not recorded
 	defer eng.ops.pause()()

@@ -171,3 +171,35 @@ func TestAccumulateErrors(t *testing.T) {
 		return nil
 	})
 }
+
+// AtEnd calls what the program registers in a ValueAndGrad or Accumulate once, the last first, with the error.
+func TestAtEnd(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 2})
+		if err != nil {
+			return err
+		}
+		w := dtensor.Full(m, tensor.Float32, 3, []int{5}, layout.Shard(0))
+		var said string
+		f := func(i int) T {
+			dtensor.AtEnd(m, func(err error) { said += fmt.Sprint(i, err != nil, " ") })
+			if i == 1 {
+				return w // no loss
+			}
+			return w.Square().Sum(nil, false)
+		}
+		if _, _, err := dtensor.ValueAndGrad(ctx, func() T { return f(0) }, w); err != nil {
+			return err
+		}
+		if _, _, err := dtensor.Accumulate(ctx, 3, f, w); err == nil {
+			return fmt.Errorf("a part that is no loss has not failed")
+		}
+		if dtensor.AtEnd(m, nil) {
+			return fmt.Errorf("AtEnd outside")
+		}
+		if want := "0 false 1 true 0 true "; said != want {
+			return fmt.Errorf("got %q, want %q", said, want)
+		}
+		return nil
+	})
+}

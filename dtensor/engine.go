@@ -32,6 +32,9 @@ type engine struct {
 	products *ProductSample   // of SampleProduct; nil: none
 	ops      *OperatorDigests // of DigestOperators; nil: none
 
+	passing int           // how many ValueAndGrad and Accumulate are in progress, one in another
+	ends    []func(error) // what AtEnd was given in them
+
 	started *atomic.Int64 // see comm.Internals.Started
 
 	observer observe.Observer // is told what operators do; nil: nobody keeps a trace

@@ -70,9 +70,7 @@ func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (val
 	if f == nil {
 		return nil, nil, errors.New("dtensor: ValueAndGrad: the function is nil; give the one that computes the loss")
 	}
-	var s running
-	grads, err = s.pass(ctx, f, params, 0, 1)
-	return s.value, grads, err
+	return passes(ctx, 1, func(int) *Tensor { return f() }, params)
 }
 
 // mark puts the parameters on the tape as its leaves.
@@ -108,6 +106,19 @@ func Try(ctx context.Context, mesh *Mesh, f func()) (err error) {
 	eng.ctx, eng.scope = ctx, scope
 	f()
 	return nil
+}
+
+// AtEnd has the ValueAndGrad or Accumulate in progress call f with its error, nil if it has
+// none, before it returns: to take back what an operator has changed for a step that has
+// failed. What is registered last is called first. f must not communicate. ok is false
+// outside of both, and f is not called.
+func AtEnd(mesh *Mesh, f func(err error)) (ok bool) {
+	eng := mesh.there("AtEnd").eng
+	if eng.passing == 0 {
+		return false
+	}
+	eng.ends = append(eng.ends, f)
+	return true
 }
 
 // Keep lets tensors outlive the innermost ValueAndGrad or Try, as constants.

@@ -91,7 +91,6 @@
 //
 // A full disk, a disk that does not answer for two minutes, or a damaged record is a *StoreError on every
 // rank, which names rank, table, row and file. No row is lost then that is still in memory: a step that could not
-// bring its rows there has changed nothing, but scaled some down to their MaxNorm, and can be made again. Tables of keys in the same
-// Collection count the keys of a lookup once its rows are there; those of lookups before it in the step are counted again.
-// StoreStats counts what the disk is asked.
+// bring its rows there has changed nothing, but scaled some down to their MaxNorm, and can be made again. Tables of keys
+// count the keys of a step that has failed only when it is made again. StoreStats counts what the disk is asked.
 package embedding

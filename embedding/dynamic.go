@@ -10,9 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
-	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/keytable"
-	"github.com/gorun-spmd/gorun/internal/philox"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -60,7 +58,8 @@ type DynamicConfig struct {
 //
 // A lookup inside a ValueAndGrad that has Param uses its keys: it counts how often each
 // occurs on all ranks, and gives rows to those that are to have one. Any other lookup
-// changes nothing. A key without a row is looked up as zeros and has no gradient.
+// changes nothing. A key without a row is looked up as zeros and has no gradient. A
+// ValueAndGrad or Accumulate that returns an error has used no keys.
 //
 // A slice of the keys whose rows are all taken drops the least keys by (count, last step,
 // key), a sixteenth of its rows at a time, but no key that this step has used. If that
@@ -87,6 +86,8 @@ type Dynamic struct {
 	step    int64
 	follows []followed
 	routes  map[uint]*route // by the axes that shard keys
+	noting  bool            // a ValueAndGrad is in progress, and what keys change is taken back if it fails
+	lost    []lostRows      // in it
 }
 
 // A followed tensor goes with the rows, or if it has no row for each with the table.
@@ -279,6 +280,7 @@ func (d *Dynamic) Insert(keys *dtensor.Tensor) {
 // Advance ends a step: after it, keys that the step has used may lose their rows again.
 // Call it once in each step of training, after the optimizer's. It communicates nothing.
 func (d *Dynamic) Advance() {
+	d.end(nil)
 	if d.step++; d.step > math.MaxInt32 {
 		refuse("Advance", "%v has made 2³¹ steps, which is all it can count", d)
 	}
@@ -359,48 +361,6 @@ func (d *Dynamic) String() string {
 		name = fmt.Sprintf("dynamic table %q", d.config.Name)
 	}
 	return fmt.Sprintf("%s of %d rows of %d over %s", name, d.Rows(), d.config.Dim, d.config.Axis)
-}
-
-// begin writes the first rows of keys that have just been given one, and zeros into what
-// follows them.
-func (d *Dynamic) begin(added []keytable.Entry) {
-	if len(added) == 0 {
-		return
-	}
-	first, _ := d.own()
-	dev, dim := d.mesh().Device(), d.config.Dim
-	const piece = 1024 // rows at a time
-	for len(added) > 0 {
-		n := min(len(added), piece)
-		scope := dev.Open()
-		index, rows := tensor.New(dev, tensor.Int64, n), tensor.New(dev, tensor.Float32, n, dim)
-		tensor.Edit(index, func(index []int64) {
-			for i, e := range added[:n] {
-				index[i] = int64(d.keys.Row(e.Hash, e.Slot) - first)
-			}
-		})
-		tensor.Edit(rows, func(rows []float32) {
-			words := make([]uint32, dim)
-			for i, e := range added[:n] {
-				philox.Key{Seed: d.config.Seed, Stream: uint64(e.Hash.Key())}.Words(words, 0)
-				philox.Normals(rows[i*dim:][:dim], words, 0, d.config.Std)
-			}
-		})
-		tensor.PutRows(d.table.weight.Local(), tensor.Rows{Index: index, Values: tensor.Cast(rows, d.config.DType)})
-		for _, f := range d.follows {
-			if f.byRow {
-				its := byRows(f.tensor.Local())
-				tensor.PutRows(its, tensor.Rows{Index: index, Values: tensor.Zeros(dev, its.DType(), n, its.Dim(1))})
-			}
-		}
-		scope.Close()
-		added = added[n:]
-	}
-}
-
-// byRows returns a tensor as rows: its first dimension by all others.
-func byRows(x *tensor.Tensor) *tensor.Tensor {
-	return x.Reshape(x.Dim(0), ints.Product(x.Shape()[1:]))
 }
 
 // damaged throws an *Error about a checkpoint.

@@ -158,6 +158,7 @@ func (d *Dynamic) use(requests []int64) []int64 {
 	for i := range uses {
 		uses[i] = keytable.Use{Hash: keytable.Hash(requests[2*i]), Count: requests[2*i+1]}
 	}
+	d.note()
 	rows := make([]int64, len(uses))
 	d.begin(d.keys.Use(rows, uses, int32(d.step)))
 	return rows

@@ -189,6 +189,7 @@ func (d *Dynamic) restore(all map[string]*dtensor.Tensor) {
 	}
 	first, _ := d.own()
 	rows := make([]int64, len(lists[0]))
+	d.end(nil)
 	d.keys.Clear()
 	for i, list := range lists {
 		for k, e := range list {

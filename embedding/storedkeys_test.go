@@ -21,6 +21,7 @@ import (
 type keyed struct {
 	tables *embedding.Collection
 	keys   *embedding.Dynamic
+	alone  *embedding.Dynamic // is looked up by itself, before the collection
 	places []layout.Placement // of the samples
 }
 
@@ -31,6 +32,10 @@ func newKeyed(m *dtensor.Mesh, c embedding.Config) *keyed {
 	k.tables = embedding.NewCollection(m, embedding.CollectionTable{Dynamic: k.keys, Features: []string{"key"}, Mode: embedding.Sum},
 		embedding.CollectionTable{Config: c, Features: []string{"user"}, Mode: embedding.Sum})
 	k.tables.Fuse(embedding.FusedOptimizer{New: newAdagrad, Rate: 0.5})
+	k.alone = embedding.NewDynamic(m, embedding.DynamicConfig{Name: "alone", Axis: "a", Dim: storedDim, Budget: 256 * storedDim * 4, Seed: 8})
+	opt := newAdagrad([]*dtensor.Tensor{k.alone.Weight()})
+	k.alone.Follow(opt.State())
+	k.alone.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, 0.5) })
 	return k
 }
 
@@ -91,9 +96,10 @@ func (k *keyed) run(ctx context.Context, m *dtensor.Mesh, ahead bool) (r keyedRu
 		}
 		j := k.batch(m, step)
 		v, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			x := k.alone.Bags(j, "key", embedding.Sum)
 			y := k.tables.Bags(j).Values()
-			return y.Mul(y).Sum(nil, false)
-		}, k.tables.Params()...)
+			return x.Mul(x).Sum(nil, false).Add(y.Mul(y).Sum(nil, false))
+		}, append(k.tables.Params(), k.alone.Param())...)
 		if _, ok := errors.AsType[*embedding.StoreError](err); ok && r.failed < 8 {
 			r.failed++
 			continue
@@ -103,7 +109,10 @@ func (k *keyed) run(ctx context.Context, m *dtensor.Mesh, ahead bool) (r keyedRu
 		}
 		r.losses = append(r.losses, whole(v)...)
 		for {
-			err := dtensor.Try(ctx, m, func() { r.losses = append(r.losses, whole(k.tables.Bags(j).Values())...) })
+			err := dtensor.Try(ctx, m, func() {
+				y, x := whole(k.tables.Bags(j).Values()), whole(k.alone.Bags(j, "key", embedding.Sum))
+				r.losses = append(append(r.losses, y...), x...)
+			})
 			if _, ok := errors.AsType[*embedding.StoreError](err); ok && r.failed < 8 {
 				r.failed++
 				continue
@@ -114,7 +123,8 @@ func (k *keyed) run(ctx context.Context, m *dtensor.Mesh, ahead bool) (r keyedRu
 			break
 		}
 		k.keys.Advance()
-		r.counts = append(r.counts, k.keys.Stats().String())
+		k.alone.Advance()
+		r.counts = append(r.counts, k.keys.Stats().String(), k.alone.Stats().String())
 		step++
 	}
 	r.exchanges = int(m.Comm().Stats().Causes[comm.Cause{Kind: comm.AllToAllVKind, Cause: "Bags: ids"}].Calls)

@@ -74,6 +74,7 @@ type Table struct {
 	first      int
 	rows       group
 	candidates group // keys that are counted and have no row, as many at most as there are rows
+	before     Stats // at the last Begin
 }
 
 // New returns the slices first to first+n.
@@ -184,7 +185,7 @@ func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
 			s := &t.rows[u.Hash.Slice()-t.first]
 			if k, ok := s.find(u.Hash); ok {
 				t.Stats.Hits += u.Count
-				s.note(k, u.Count, step)
+				s.use(k, u.Count, step)
 				rows[at+i] = int64(t.Row(u.Hash, s.slotAt(k)))
 			} else {
 				missing = append(missing, int32(at+i))
@@ -198,7 +199,7 @@ func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
 func (g group) insertAll(i int, uses []Use, step int32, added []Entry) []Entry {
 	for _, u := range uses {
 		if at, ok := g[i].find(u.Hash); ok { // it occurs again
-			g[i].note(at, u.Count, step)
+			g[i].use(at, u.Count, step)
 			continue
 		}
 		e := Entry{Hash: u.Hash, Last: step, Count: add(0, u.Count)}
@@ -259,7 +260,7 @@ func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
 			}
 			list = append(list, e)
 		case counted:
-			c.note(at, u.Count, step)
+			c.use(at, u.Count, step)
 		default:
 			fresh = append(fresh, e)
 		}
@@ -280,6 +281,29 @@ func (t *Table) give(i int, list []Entry, step int32) []Entry {
 		kept[k].Slot = t.rows.insert(i, kept[k])
 	}
 	return kept
+}
+
+// Begin notes what uses change from here on, until Undo or Forget.
+func (t *Table) Begin() {
+	t.before = t.Stats
+	t.rows.begin()
+	t.candidates.begin()
+}
+
+// Evicted reports whether keys have lost their rows to others since Begin.
+func (t *Table) Evicted() bool { return t.Stats.Evicted > t.before.Evicted }
+
+// Undo makes the table what it was at Begin: each key has the row and the history that it had.
+func (t *Table) Undo() {
+	t.rows.undo()
+	t.candidates.undo()
+	t.Stats = t.before
+}
+
+// Forget ends what Begin began, and lets the changes stand.
+func (t *Table) Forget() {
+	t.rows.forget()
+	t.candidates.forget()
 }
 
 // Expire takes the rows of keys that have not been used for Policy.Expire steps or more.

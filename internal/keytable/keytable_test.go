@@ -138,14 +138,16 @@ func TestRandomProgramsAgainstMaps(t *testing.T) {
 		w := &twin{policy: p, rows: map[Hash]Entry{}, candidates: map[Hash]Entry{}}
 		population := int64(1 + rng.IntN(10*Slices))
 		for step := range int32(20) {
-			var uses []Use
-			for range rng.IntN(600) {
-				key := int64(float64(population) * math.Pow(rng.Float64(), 3))
-				if rng.IntN(100) == 0 {
-					key = []int64{math.MinInt64, math.MaxInt64, 0, -1}[rng.IntN(4)]
-				}
-				uses = append(uses, Use{Mix(key), int64(1 + rng.IntN(3))})
+			if rng.IntN(2) == 0 {
+				undone(t, whole, func() {
+					for range 1 + rng.IntN(3) {
+						its := someUses(rng, population)
+						whole.Use(make([]int64, len(its)), its, step)
+					}
+				})
 			}
+			uses := someUses(rng, population)
+			whole.Begin()
 			want := w.use(uses, step)
 			var got, gotDivided []Hash
 			rows, found, hashes := make([]int64, len(uses)), make([]int64, len(uses)), make([]Hash, len(uses))
@@ -155,6 +157,7 @@ func TestRandomProgramsAgainstMaps(t *testing.T) {
 			for _, e := range whole.Use(rows, uses, step) {
 				got = append(got, e.Hash)
 			}
+			whole.Forget()
 			if whole.Find(found, hashes); !slices.Equal(rows, found) {
 				t.Fatalf("seed %d step %d: Use gives rows %v, and Find then %v", seed, step, rows, found)
 			}
@@ -203,6 +206,33 @@ func TestRandomProgramsAgainstMaps(t *testing.T) {
 			checkSlots(t, whole)
 		}
 	}
+}
+
+// someUses returns some uses of keys below population, and of a few others.
+func someUses(rng *rand.Rand, population int64) (uses []Use) {
+	for range rng.IntN(600) {
+		key := int64(float64(population) * math.Pow(rng.Float64(), 3))
+		if rng.IntN(100) == 0 {
+			key = []int64{math.MinInt64, math.MaxInt64, 0, -1}[rng.IntN(4)]
+		}
+		uses = append(uses, Use{Mix(key), int64(1 + rng.IntN(3))})
+	}
+	return uses
+}
+
+// undone runs f, takes back what it did, and fails unless each key has the row and the history that it had.
+func undone(t *testing.T, table *Table, f func()) {
+	t.Helper()
+	state := func() (all [2][]Entry) { return [2][]Entry{table.Entries(false), table.Entries(true)} }
+	before, stats := state(), table.Stats
+	table.Begin()
+	f()
+	table.Undo()
+	if after := state(); !slices.Equal(after[0], before[0]) || !slices.Equal(after[1], before[1]) || table.Stats != stats {
+		t.Fatalf("after Undo %d keys, %d candidates, %+v; before %d, %d, %+v", len(after[0]), len(after[1]), table.Stats, len(before[0]),
+			len(before[1]), stats)
+	}
+	checkSlots(t, table)
 }
 
 // checkSlots fails if Find does not find every key, or two have one row.

@@ -3,6 +3,7 @@ package keytable
 import (
 	"cmp"
 	"math/bits"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -42,7 +43,41 @@ func (g group) insert(i int, e Entry) int32 {
 	e.Slot = s.slot()
 	s.put(e)
 	s.live++
+	s.note(added, e)
 	return e.Slot
+}
+
+// begin notes changes from here on, so that undo takes them back; forget does so no more.
+func (g group) begin() {
+	for i := range g {
+		g[i].notes = true
+	}
+}
+
+func (g group) forget() {
+	for i := range g {
+		g[i].notes, g[i].noted = false, g[i].noted[:0]
+	}
+}
+
+// undo takes back what has changed since begin, the last change first. Each key then has the slot that it had.
+func (g group) undo() {
+	for i := range g {
+		s := &g[i]
+		s.notes = false
+		for _, c := range slices.Backward(s.noted) {
+			switch c.what {
+			case used:
+				at, _ := s.find(c.Hash)
+				s.places[at].last, s.counts[at] = c.Last, c.Count
+			case added:
+				s.remove(c.Hash)
+			case removed: // its slot was the last one that was freed
+				g.insert(i, c.Entry)
+			}
+		}
+	}
+	g.forget()
 }
 
 // A slice is a hash table with linear probing: a key is at the index that its hash gives,
@@ -54,6 +89,27 @@ type slice struct {
 	live   int      // keys
 	next   int32    // the slots from here on were never used
 	free   []int32  // slots below next that no key has
+	notes  bool     // changes are noted, see begin
+	noted  []change
+}
+
+// A change is what has happened to a key: it was used and was Entry before, was added, or was removed.
+type change struct {
+	Entry
+	what uint8
+}
+
+const (
+	used uint8 = iota
+	added
+	removed
+)
+
+// note notes a change.
+func (s *slice) note(what uint8, e Entry) {
+	if s.notes {
+		s.noted = append(s.noted, change{e, what})
+	}
 }
 
 // A place is the part of an Entry that a search reads, in a quarter of a cache line.
@@ -91,8 +147,11 @@ func (s *slice) at(i int) Entry {
 	return Entry{Hash: s.places[i].hash, Slot: s.slotAt(i), Last: s.places[i].last, Count: s.counts[i]}
 }
 
-// note counts n uses of the key at index i in a step.
-func (s *slice) note(i int, n int64, step int32) {
+// use counts n uses of the key at index i in a step.
+func (s *slice) use(i int, n int64, step int32) {
+	if s.notes {
+		s.note(used, s.at(i))
+	}
 	s.places[i].last, s.counts[i] = step, add(s.counts[i], n)
 }
 
@@ -106,6 +165,9 @@ func (s *slice) put(e Entry) {
 func (s *slice) remove(h Hash) {
 	mask := len(s.places) - 1
 	hole, _ := s.find(h)
+	if s.notes {
+		s.note(removed, s.at(hole))
+	}
 	s.free = append(s.free, s.slotAt(hole))
 	s.live--
 	for i := hole; ; {
