@@ -110,7 +110,7 @@ func (s *Snapshots) fits() error {
 		return nil
 	}
 	if err := s.at.Fits(int(s.room)); err != nil {
-		return fmt.Errorf("snapshots in memory, with those kept for another host, need %d bytes on this host: %w", s.room, err)
+		return fmt.Errorf("snapshots in memory, with those kept for another host, need %d bytes on this host: %w%s", s.room, err, onDisk)
 	}
 	return nil
 }

@@ -45,6 +45,9 @@ type Snapshots struct {
 	away chan error // where the copy of the last one on another host ends; nil: there is none on its way
 }
 
+// onDisk is what does without memory for snapshots, as where tables lie in files because memory has no room for them.
+const onDisk = "; or in place of --elastic give --max-restarts and keep checkpoints on a disk"
+
 // snapshotBlock is how much is copied and summed at a time, so that it is in a cache.
 const snapshotBlock = 256 << 10
 
@@ -177,7 +180,7 @@ func (s *Snapshots) reserve(bytes int64) error {
 		return nil
 	}
 	if err := s.at.Reserve(int(more)); err != nil {
-		return fmt.Errorf("snapshots in memory need 2 × %d bytes of rank %d: %w or fewer ranks on this host", bytes, s.c.Rank(), err)
+		return fmt.Errorf("snapshots in memory need 2 × %d bytes of rank %d: %w or fewer ranks on this host%s", bytes, s.c.Rank(), err, onDisk)
 	}
 	s.taken += more
 	return nil
