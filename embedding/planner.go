@@ -121,17 +121,33 @@ func (c choice) layout(axis string) Layout {
 	return Replicated()
 }
 
-// PlanTables is NewPlan for the tables of a collection whose samples have one id of each feature, and nothing
-// more is known of the ids. A table without features is planned as with one. It sets the Layout of each. The plan has no
-// Dynamic tables, which lie where they were made: MemoryBytes is then what the others may take.
-func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions) (*Plan, error) {
+// PlanTables is NewPlan for the tables of a collection, and sets the Layout of each. sample are the lists of one rank's
+// part of a batch, the same on all ranks, of every feature of these tables; without it samples have one id of each feature,
+// and nothing more is known of the ids. A table without features is planned as with one. The plan has no Dynamic tables,
+// which lie where they were made: MemoryBytes is then what the others may take.
+//
+// It returns an error, and leaves the tables as they are, where NewPlan does, and for a feature that sample lacks.
+func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions, sample ...Lists) (*Plan, error) {
 	var demands []Demand
 	var planned []*CollectionTable
 	for i := range tables {
-		if t := &tables[i]; t.Dynamic == nil {
-			planned = append(planned, t)
-			demands = append(demands, Demand{Name: t.Name, Rows: t.Rows, Dim: t.Dim, DType: t.DType, IDs: float64(len(t.Features))})
+		t := &tables[i]
+		if t.Dynamic != nil {
+			continue
 		}
+		d := Demand{Name: t.Name, Rows: t.Rows, Dim: t.Dim, DType: t.DType, IDs: float64(len(t.Features))}
+		for _, name := range t.Features {
+			if len(sample) == 0 {
+				break
+			}
+			at := slices.IndexFunc(sample, func(l Lists) bool { return l.Feature == name })
+			if at < 0 {
+				return nil, &Error{Op: "PlanTables", Detail: fmt.Sprintf("the sample has no lists of feature %q of table %q; give those of one "+
+					"rank's part of a batch, of every feature", name, t.Name)}
+			}
+			d.IDs, d.Sample = 0, append(d.Sample, sample[at].IDs...) // as many as there are
+		}
+		planned, demands = append(planned, t), append(demands, d)
 	}
 	plan, err := NewPlan(demands, rates, o)
 	if err != nil {

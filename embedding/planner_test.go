@@ -503,7 +503,21 @@ func TestPlanTables(t *testing.T) {
 		!reflect.ValueOf(withKeys[0].Config).IsZero() {
 		t.Errorf("beside a table of keys: %v, %v; want %v", got, err, want)
 	}
+	lists := []Lists{{Feature: "b", Lengths: []int{1, 2}, IDs: []int64{7, 9, 7}}, {Feature: "c", Lengths: []int{1, 0}, IDs: []int64{4}},
+		{Feature: "of no table", IDs: []int64{-1}}, {Feature: "a", Lengths: []int{0, 2}, IDs: []int64{99_999, 7}}}
+	o.Batch = 8 // samples; a rank has two
+	if want, err = NewPlan([]Demand{{Name: "large", Rows: 100_000, Dim: 8, IDs: 5. / 2, Sample: []int64{99_999, 7, 7, 9, 7}},
+		{Name: "small", Rows: 5, Dim: 8, DType: tensor.BFloat16, IDs: 1. / 2, Sample: []int64{4}}}, TypicalRates(), o); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := PlanTables(withKeys, TypicalRates(), o, lists...); err != nil || got.String() != want.String() || got.Time != want.Time {
+		t.Errorf("with a sample: %v, %v; want %v", got, err, want)
+	}
 	before := fmt.Sprint(tables)
+	if _, err := PlanTables(tables, TypicalRates(), o, lists[1:]...); err == nil || fmt.Sprint(tables) != before ||
+		!strings.Contains(err.Error(), `the sample has no lists of feature "b" of table "large"`) {
+		t.Errorf("%v; the tables are now %v", err, tables)
+	}
 	o.MemoryBytes = 1
 	if _, err := PlanTables(tables, TypicalRates(), o); err == nil || fmt.Sprint(tables) != before {
 		t.Errorf("%v; the tables are now %v", err, tables)
