@@ -139,6 +139,7 @@ func NewDynamic(mesh *dtensor.Mesh, c DynamicConfig) *Dynamic {
 	weight := dtensor.Zeros(mesh, c.DType, []int{keytable.Slices * rows, c.Dim}, places...)
 	weight.Local().Persist()
 	d := &Dynamic{table: TableOf(weight, Options{Table: c.Name}), config: c, axis: axis, rows: rows, routes: map[uint]*route{}}
+	d.table.keys = true
 	if mesh.Inside() {
 		first, n := d.own()
 		d.keys = keytable.New(first/rows, n/rows, keytable.Policy{Rows: rows, Admit: c.AdmitAfter, Expire: c.ExpireAfter})
@@ -198,7 +199,7 @@ func (d *Dynamic) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 // In training, keys that are sharded over an axis on which the table is replicated go to
 // all replicas, with two collectives more, and so do their gradients. With same bits the gradients of all keys are gathered.
 //
-// Lookup throws an *Error for keys that are not int64 or on another mesh.
+// Lookup throws an *Error for keys that are not int64 or on another mesh, and in training inside dtensor.Recompute.
 func (d *Dynamic) Lookup(keys *dtensor.Tensor) *dtensor.Tensor {
 	const op = "Lookup"
 	d.checkKeys(op, keys)

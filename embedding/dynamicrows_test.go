@@ -14,6 +14,49 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
+// In Recompute neither keys nor fused tables can be trained: they would be looked up as if they were not, or changed twice. Tables
+// that return their gradient, and lookups without training, may be in it.
+func TestLookupsInRecompute(t *testing.T) {
+	for _, mesh := range [][]int{{1}, {2}, {3}} {
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			ids := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 2, 3, 4}, 4), m.Every(shard0)...)
+			d := embedding.NewDynamic(m, embedding.DynamicConfig{Name: "keys", Axis: "a", Dim: 2, Budget: 256 * 2 * 4})
+			c := embedding.Config{Name: "rows", Rows: 5, Dim: 2, Layout: embedding.RowWise("a")}
+			plain, fused := embedding.NewTable(m, c), embedding.NewTable(m, c)
+			fused.Fuse(func(rows *dtensor.Rows) error { return errors.New("it has changed") })
+			collection := embedding.NewCollection(m, embedding.CollectionTable{Dynamic: d, Features: []string{"key"}, Mode: embedding.Sum})
+			_, n := ids.Layout().Span(m.Coord(), 0)
+			j, err := embedding.NewJagged(m, []string{"key"}, 4, slices.Repeat([]int{1}, n), make([]int64, n), nil, m.Every(shard0)...)
+			if err != nil {
+				return err
+			}
+			x := dtensor.Full(m, tensor.Float32, 1, []int{4, 2}, m.Every(shard0)...)
+			for _, l := range []struct {
+				lookup  func() *dtensor.Tensor
+				param   *dtensor.Tensor
+				refused bool
+			}{
+				{func() *dtensor.Tensor { return plain.Lookup(ids) }, plain.Param(), false},
+				{func() *dtensor.Tensor { return fused.Lookup(ids) }, fused.Param(), true},
+				{func() *dtensor.Tensor { return d.Lookup(ids) }, d.Param(), true},
+				{func() *dtensor.Tensor { return d.Bag(ids.Reshape(4, 1), nil, nil, embedding.Sum) }, d.Param(), true},
+				{func() *dtensor.Tensor { return collection.Bags(j).Values() }, d.Param(), true},
+			} {
+				for _, param := range []*dtensor.Tensor{l.param, x} {
+					_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						return dtensor.Recompute(func(x *dtensor.Tensor) *dtensor.Tensor { return l.lookup().Mul(x) }, x).Sum(nil, false)
+					}, param)
+					_, refused := errors.AsType[*embedding.Error](err)
+					if want := l.refused && param != x; refused != want || err != nil && !refused {
+						return fmt.Errorf("mesh %v: %v", mesh, err)
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
 // A step that fails after lookups of keys has used none of them: keys, counts, candidates, rows and what the optimizer remembers of
 // them are those of a run without such steps, where failed steps have taken the rows of others too.
 func TestKeysOfFailedStepsAreNotUsed(t *testing.T) {

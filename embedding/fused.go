@@ -24,6 +24,7 @@ import (
 //     changed or not: go back to a checkpoint. Gradients cannot be clipped together.
 //   - A table whose lookups the value does not depend on is not updated.
 //   - Each function of dtensor.Accumulate updates the table.
+//   - Lookups are to be outside of dtensor.Recompute: inside they are refused.
 //   - Lookups through the table or its Collection are fused; the functions Lookup
 //     and Bag on Weight know nothing of it.
 //
@@ -71,6 +72,9 @@ type fused struct {
 // input returns what a lookup in the table is recorded to depend on.
 func (t *Table) input() *dtensor.Tensor {
 	f := t.fused
+	if (f != nil || t.keys) && t.weight.Mesh().Replaying() && dtensor.Tracked(t.Param()) {
+		refuse("Lookup", "%v is looked up in Recompute, which hides that it is trained; look it up before, and pass Recompute the rows", t)
+	}
 	if f == nil {
 		if t.stored != nil && dtensor.Tracked(t.weight) {
 			refuse("Lookup", "%s has a Store, and no optimizer changes its rows after the backward pass; Fuse one and pass Param to ValueAndGrad",

@@ -50,6 +50,7 @@ type Table struct {
 	options Options
 	fused   *fused // nil: gradients are returned
 	stored  *stored
+	keys    bool         // of a Dynamic
 	state   []namedState // what Follow was given
 }
 
