@@ -34,3 +34,12 @@ func ExampleAUC() {
 	fmt.Println(auc, ok)
 	// Output: 0.75 true
 }
+
+// Two of four things were bought, of which the model puts one second.
+func ExampleNDCG() {
+	scores, bought := []float32{0.9, 0.8, 0.2, 0.1}, []float32{0, 1, 1, 0}
+	ndcg, _ := metrics.NDCG(scores, bought, 2)
+	recall, _ := metrics.RecallAt(2, scores, bought)
+	fmt.Printf("%.3f %v\n", ndcg, recall)
+	// Output: 0.387 0.5
+}
