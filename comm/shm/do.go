@@ -154,8 +154,10 @@ func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *location) (mode uint6
 		p.longest = uint64(src.Count / len(r.world))
 	case comm.Counted:
 		p.longest = 0
-		for _, n := range call.SrcCounts {
-			p.longest = max(p.longest, uint64(n))
+		for m, n := range call.SrcCounts {
+			if m != r.me { // which reads its own part where it lies
+				p.longest = max(p.longest, uint64(n))
+			}
 		}
 	}
 	return staged, nil

@@ -166,7 +166,7 @@ func (w window) results(call *comm.Call) int {
 	return w.half
 }
 
-// copyIn puts the window of each part of this rank's source into its staging block.
+// copyIn puts the window of each part of this rank's source that others read into its staging block.
 func (r *Rank) copyIn(call *comm.Call, p *schedule, w window) {
 	src := call.Source(r.me)
 	total := src.Bytes() / p.unit
@@ -176,7 +176,8 @@ func (r *Rank) copyIn(call *comm.Call, p *schedule, w window) {
 		if call.Kind.Shape().Src == comm.Counted {
 			n = call.SrcCounts[q] * call.DType().Size() / p.unit
 		}
-		if lo, hi := w.clip(n); lo < hi {
+		own := p.parts > 1 && q == r.me // see from
+		if lo, hi := w.clip(n); lo < hi && !own {
 			stage := unsafe.Add(r.staging, w.half*p.half+q*p.window*p.unit)
 			size := call.DType().Size()
 			part := src.Part(call.SrcRows, at*p.unit/size, n*p.unit/size)
