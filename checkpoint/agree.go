@@ -30,7 +30,7 @@ func agree(ctx context.Context, c *comm.Comm, err error) error {
 	case err != nil:
 		text = append([]byte{plain}, err.Error()...)
 	}
-	text, failed := broadcast(ctx, c, text, root)
+	text, failed := comm.BroadcastSlices(ctx, c, text, root)
 	if failed != nil {
 		return failed
 	}
@@ -43,16 +43,4 @@ func agree(ctx context.Context, c *comm.Comm, err error) error {
 		return err
 	}
 	return fmt.Errorf("rank %d: %w", c.WorldRank(root), err)
-}
-
-// broadcast returns the bytes of rank root on every rank.
-func broadcast(ctx context.Context, c *comm.Comm, b []byte, root int) ([]byte, error) {
-	n := []int64{int64(len(b))}
-	if err := comm.Broadcast(ctx, c, n, root); err != nil {
-		return nil, err
-	}
-	if c.Rank() != root {
-		b = make([]byte, n[0])
-	}
-	return b, comm.Broadcast(ctx, c, b, root)
 }

@@ -138,10 +138,10 @@ func shareIndex(ctx context.Context, c *comm.Comm, fs fileSystem, path string) (
 	if err = comm.Broadcast(ctx, c, kind, 0); err != nil {
 		return "", false, nil, err
 	}
-	if folder, err = broadcast(ctx, c, folder, 0); err != nil {
+	if folder, err = comm.BroadcastSlices(ctx, c, folder, 0); err != nil {
 		return "", false, nil, err
 	}
-	if text, err = broadcast(ctx, c, text, 0); err != nil {
+	if text, err = comm.BroadcastSlices(ctx, c, text, 0); err != nil {
 		return "", false, nil, err
 	}
 	if x, err = decodeIndex(text); err != nil {

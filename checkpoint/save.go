@@ -190,7 +190,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 	if err = agree(ctx, s.c, err); err != nil {
 		return err
 	}
-	name, err := broadcast(ctx, s.c, []byte(target.working), 0)
+	name, err := comm.BroadcastSlices(ctx, s.c, []byte(target.working), 0)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 			problem = []byte(err.Error())
 		}
 	}
-	problem, failed := broadcast(ctx, s.c, problem, 0)
+	problem, failed := comm.BroadcastSlices(ctx, s.c, problem, 0)
 	if failed != nil {
 		return failed
 	}

@@ -62,5 +62,5 @@ func sha256Of(ctx context.Context, c *comm.Comm, state *State) ([]byte, error) {
 	if err := agree(ctx, c, e.err); err != nil {
 		return nil, err
 	}
-	return broadcast(ctx, c, h.Sum(nil), 0)
+	return comm.BroadcastSlices(ctx, c, h.Sum(nil), 0)
 }

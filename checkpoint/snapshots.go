@@ -130,7 +130,7 @@ func (s *Snapshots) read(ctx context.Context, last *kept.Snapshot) (text []byte,
 	if err := agree(ctx, s.c, asDamage(err)); err != nil {
 		return nil, err
 	}
-	if text, err = broadcast(ctx, s.c, text, 0); err != nil {
+	if text, err = comm.BroadcastSlices(ctx, s.c, text, 0); err != nil {
 		return nil, err
 	}
 	return text, agree(ctx, s.c, s.verify(text, last))

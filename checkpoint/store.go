@@ -266,7 +266,7 @@ func (s *Store) newestFirst(ctx context.Context) ([]string, error) {
 	if err = agree(ctx, s.c, err); err != nil {
 		return nil, err
 	}
-	if text, err = broadcast(ctx, s.c, text, 0); err != nil || len(text) == 0 {
+	if text, err = comm.BroadcastSlices(ctx, s.c, text, 0); err != nil || len(text) == 0 {
 		return nil, err
 	}
 	return strings.Split(string(text), "\x00"), nil
