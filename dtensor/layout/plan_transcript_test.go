@@ -83,7 +83,7 @@ func TestPlanTranscripts(t *testing.T) {
 
 func mustPlacements(t *testing.T, s string) []Placement {
 	t.Helper()
-	p, err := ParsePlacements(s)
+	p, err := parsePlacements(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func parseLayout(mesh, shape, placements string) (Layout, error) {
 	if err != nil {
 		return Layout{}, err
 	}
-	p, err := ParsePlacements(placements)
+	p, err := parsePlacements(placements)
 	if err != nil {
 		return Layout{}, err
 	}
