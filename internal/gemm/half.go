@@ -8,10 +8,10 @@ import (
 )
 
 // widen does dst[i] = src[i]; T is float32.
-func widen[T Float](dst []T, src []dtype.BF16) { simd.FromBF16(any(dst).([]float32), src) }
+func widen[T Float](dst []T, src []dtype.BF16) { simd.FromBF16(floats(dst), src) }
 
 // round does dst[i] = src[i], rounded; T is float32.
-func round[T Float](dst []dtype.BF16, src []T) { simd.ToBF16(dst, any(src).([]float32)) }
+func round[T Float](dst []dtype.BF16, src []T) { simd.ToBF16(dst, floats(src)) }
 
 // sumElems is how many elements of a C of bfloat16 are added up at a time: enough
 // that widening the operands for each block costs little beside multiplying them.

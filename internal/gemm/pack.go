@@ -22,7 +22,7 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 			if cols, to, from := min(width, n-j), dst[j*k:], x.from(0, j); x.half == nil {
 				simd.Transpose(to, width, from.data, from.col, cols, k)
 			} else {
-				simd.TransposeBF16(any(to).([]float32), width, from.half, from.col, cols, k)
+				simd.TransposeBF16(floats(to), width, from.half, from.col, cols, k)
 			}
 		}
 		return
@@ -34,7 +34,7 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 			if cols, to, from := min(width, n-j), dst[j*k+p*width:], x.from(p, j); x.half == nil {
 				simd.CopyPanel(to, width, from.data, from.row, few, cols)
 			} else {
-				simd.FromRowsBF16(any(to).([]float32), width, from.half, from.row, few, cols)
+				simd.FromRowsBF16(floats(to), width, from.half, from.row, few, cols)
 			}
 		}
 	}
