@@ -35,7 +35,7 @@ const (
 	AccumulateKind
 	FetchAndOpKind // and CompareAndSwap
 	LockKind
-	TaggedSendKind // the calls of package comm/message, which carries them out over a window
+	TaggedSendKind // the calls of package comm/message
 	TaggedRecvKind
 	TaggedProbeKind
 	Kinds // how many there are

@@ -13,8 +13,8 @@ type link interface {
 	put(to int, p packet) (ok bool)
 	// poll calls read with packets that have come, whose data is valid until it returns.
 	poll(read func(from int, p *packet)) error
-	// eat says that a receive has taken so many bytes of what a rank has sent with its envelope; look
-	// sets eaten to what another rank has so said to this one.
+	// eat tells a rank that receives have taken so many bytes more of what it has sent with envelopes. look sets o.eaten
+	// to what another rank has told this one in that way.
 	eat(from int, bytes uint64)
 	look(to int, o *outbound)
 	close() error

@@ -78,7 +78,7 @@ type inbound struct {
 // Sizes of a mailbox.
 const (
 	mostRingBytes = 64 << 10
-	allRingBytes  = 1 << 20 // of all rings of a rank, but that each has at least leastRingBytes
+	allRingBytes  = 1 << 20 // of all rings of a rank, but that each has at least leastRing
 	leastRing     = 8 << 10
 	mostEager     = 4 << 10 // but at most a quarter of a ring
 	allCredit     = 4 << 20 // of all ranks to one

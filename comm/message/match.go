@@ -56,7 +56,7 @@ const (
 	byExport            // the receiver copies it from where it lies
 )
 
-// takes reports whether a receive from a rank with a tag takes e.
+// fits reports whether a receive from a rank, with a tag, takes e.
 func (e *envelope) fits(from, tag int) bool {
 	return (from == AnySource || from == e.from) && (tag == AnyTag || int32(tag) == e.tag)
 }
@@ -131,8 +131,8 @@ func (m *Mailbox) find(from, tag int, take bool) *envelope {
 	return found
 }
 
-// untaken says which messages have come that a receive or a probe from a rank, which waits, does not take: those of that rank, if
-// there are some.
+// untaken says which messages have come that a waiting receive or probe from a rank does not take. It names those of that
+// rank, and if there are none those of all ranks.
 func (m *Mailbox) untaken(kind comm.Kind, from int) string {
 	if kind == comm.TaggedSendKind {
 		return ""

@@ -35,7 +35,7 @@ func setArgs[T any](a *args, kind comm.Kind, buf []T, peer, tag int) {
 }
 
 // Send sends buf to rank to. It returns when buf may be changed: a short message has then left, a long one was
-// received. Package documentation has what short is.
+// received. The package documentation says what is short.
 func Send[T any](ctx context.Context, m *Mailbox, buf []T, to, tag int) error {
 	var a args
 	setArgs(&a, comm.TaggedSendKind, buf, to, tag)
@@ -137,7 +137,7 @@ func (m *Mailbox) startObserved(a args, err error) (r *Request) {
 	return r
 }
 
-// begin begins a request, and counts it if there is a tally. All sends that are over at once have one.
+// begin begins a request, and counts it if there is a tally. All sends that are over at once share one request.
 func (m *Mailbox) begin(a *args, tally *comm.Tally) (r *Request, err error) {
 	if err := m.enter(a); err != nil {
 		return nil, err

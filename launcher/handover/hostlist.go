@@ -19,7 +19,7 @@ type hostList struct {
 	warnings []hosts.Warning
 }
 
-// find reads the hosts that the user named, or else those that a batch system has
+// findHosts reads the hosts that the user named, or else those that a batch system has
 // given to this job.
 func findHosts(h *options.Hosts, env func(string) (string, bool)) (l hostList, err error) {
 	switch {
