@@ -1,6 +1,20 @@
 // Package data reads the data that a model is trained on. The data of a step depends on
 // the step and the seed alone, never on the number of ranks, so a stopped run goes on at
 // the same place with any -np.
+//
+//	sampler, err := data.NewSampler(tokens, 1024, seed) // tokens []int32, as package data/tokenizer makes them
+//	...
+//	for step := first; step < steps; step++ {
+//		ids, targets := sampler.Batch(mesh, "data", step, 0, 32) // [32, 1024] S(0): each rank makes its own rows
+//		...
+//	}
+//
+//	Sampler                      windows of a text at random places
+//	Windows                      all windows of a text, one after another
+//	Order                        the examples of a data set, shuffled anew in each epoch
+//	Tokens, Table, Lines, JSON   examples in a file, which is mapped and not read whole
+//	Prefetch                     the next batches, while this one is computed with
+//	Share                        what one rank has read or made, for all ranks
 package data
 
 import (

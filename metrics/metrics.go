@@ -1,5 +1,17 @@
 // Package metrics says how good a model is: the area under the curve, accuracy,
 // losses, perplexity, and means that are summed over all ranks at once.
+//
+//	out, err := metrics.Open("run.csv") // on rank 0; or run.jsonl, or a folder for TensorBoard
+//	...
+//	var means metrics.Means
+//	for range batches {
+//		means.Add("loss", loss, tokens) // on each rank its own
+//	}
+//	values, err := means.Reduce(ctx, world) // one collective for all means
+//	...
+//	err = out.Write(step, values...) // on rank 0
+//
+// What a function of this package takes are numbers on the host; only Means communicates.
 package metrics
 
 import (

@@ -1,5 +1,23 @@
 // Package commtest helps to test programs that use package comm, and holds the
 // suite that every backend passes.
+//
+// Run has goroutines for ranks, so that a test needs no launcher, and Expect holds a function to a
+// budget of communication:
+//
+//	func TestMean(t *testing.T) {
+//		commtest.Run(t, 4, func(ctx context.Context, world *comm.Comm) error {
+//			x := []float64{float64(world.Rank())}
+//			err := commtest.Expect(world, "AllReduce×1 8 B", func() error {
+//				return comm.AllReduce(ctx, world, x, comm.Avg)
+//			})
+//			if err == nil && x[0] != 1.5 {
+//				err = fmt.Errorf("mean %v, want 1.5", x[0])
+//			}
+//			return err
+//		})
+//	}
+//
+// The rest is for those who write a backend: TestBackend.
 package commtest
 
 import (

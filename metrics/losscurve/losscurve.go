@@ -1,4 +1,7 @@
 // Package losscurve draws how the loss of a training run fell.
+//
+//	curve := losscurve.Curve{Train: losses, HeldOut: []losscurve.Point{{Step: 1000, Loss: 3.2}}}
+//	err := curve.Save("loss.png")
 package losscurve
 
 import (
