@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -43,13 +44,7 @@ func NewWorld(b Backend) *Comm {
 	if b, ok := b.(CommonBackend); ok {
 		s.common = b.Common()
 	}
-	world := s.common.Get(worldKey{}, func() any {
-		world := make([]int, b.Size())
-		for r := range world {
-			world[r] = r
-		}
-		return world
-	}).([]int)
+	world := s.common.Get(worldKey{}, func() any { return ints.Range(b.Size()) }).([]int)
 	memory := b.Memory()
 	if memory == nil {
 		memory = new(mem.System)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Split makes communicators of the ranks that give the same color, ordered by
@@ -72,11 +74,7 @@ type group struct {
 }
 
 func newGroup(world, members []int) group {
-	g := group{members: members, world: make([]int, len(members))}
-	for i, r := range members {
-		g.world[i] = world[r]
-	}
-	return g
+	return group{members: members, world: ints.Pick(world, members)}
 }
 
 // divide returns the groups of the ranks that give the same colour, from the colour and the key of each rank.

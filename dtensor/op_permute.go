@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -71,10 +72,7 @@ func (t *Tensor) Transpose(d0, d1 int) *Tensor {
 		return t.lift().Transpose(d0, d1).Reshape()
 	}
 	d0, d1 = t.dim("Transpose", d0), t.dim("Transpose", d1)
-	order := make([]int, t.NDim())
-	for i := range order {
-		order[i] = i
-	}
+	order := ints.Range(t.NDim())
 	order[d0], order[d1] = d1, d0
 	return t.Permute(order...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A group is what a forecaster knows of a communicator.
@@ -32,11 +33,7 @@ func (w *forecaster) groupOf(e *comm.Event) *group {
 	if g := w.groups[e.Comm]; g != nil {
 		return g
 	}
-	ranks := make([]int, e.Size)
-	for r := range ranks {
-		ranks[r] = r
-	}
-	g := w.newGroup(e.Comm, e.Comm, ranks)
+	g := w.newGroup(e.Comm, e.Comm, ints.Range(e.Size))
 	if e.Comm != "world" {
 		g.Key, g.Here = fmt.Sprintf("%s of %d alone", e.Comm, w.rank.job.Rank), nil
 	}

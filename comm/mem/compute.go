@@ -28,8 +28,8 @@ func agree(calls []*comm.Call, number func(rank int) int) error {
 }
 
 const (
-	// alone is how many bytes one rank reads and writes sooner than another wakes up.
-	alone = 128 << 10
+	// aloneBytes is how much one rank reads and writes sooner than another wakes up.
+	aloneBytes = 128 << 10
 	// leastPart is the least of each rank's bytes that make a part.
 	leastPart = 1 << 10
 	// partsEach is how many parts there are for each processor, so that all end at about one time.
@@ -59,7 +59,7 @@ func (m *meeting) divide() (parts, helpers int) {
 		}
 	}
 	processors := goruntime.GOMAXPROCS(0)
-	if bytes < alone || parts < 2 || processors == 1 {
+	if bytes < aloneBytes || parts < 2 || processors == 1 {
 		return 1, 0
 	}
 	parts = min(parts, partsEach*processors)

@@ -7,6 +7,15 @@
 // last to come begins, and if it is much, others take parts too. So an element of a
 // reduction is folded once, and is written where every rank wants it. When no part is
 // left all ranks go on.
+//
+//	for _, end := range mem.Open(4) {
+//		go func() {
+//			defer end.End("")
+//			train(ctx, comm.NewWorld(end))
+//		}()
+//	}
+//
+// Run is this loop with errors and a wait for all ranks. In tests use commtest.Run.
 package mem
 
 import (
@@ -16,28 +25,19 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
 // Open returns the world of n ranks: one end for each, of which a Comm is made
 // with comm.NewWorld.
-func Open(n int) []*Rank {
-	numbers := make([]int, n)
-	for r := range numbers {
-		numbers[r] = r
-	}
-	return OpenNumbered(numbers)
-}
+func Open(n int) []*Rank { return OpenNumbered(ints.Range(n)) }
 
 // OpenNumbered is Open for ranks of a larger job. Errors name the ranks by these numbers.
 func OpenNumbered(numbers []int) []*Rank {
 	n := len(numbers)
 	j := &job{numbers: numbers, ended: map[int]string{}, over: make([]atomic.Pointer[string], n), watched: map[<-chan struct{}]struct{}{}}
-	world := make([]int, n)
-	for r := range world {
-		world[r] = r
-	}
-	g := newGroup(j, nil, world)
+	g := newGroup(j, nil, ints.Range(n))
 	ranks := make([]*Rank, n)
 	for r := range ranks {
 		ranks[r] = &g.ranks[r]
@@ -248,11 +248,7 @@ func (j *job) watch(ctx context.Context) {
 func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	var made *group
 	if len(members) > 0 && members[0] == r.rank {
-		world := make([]int, len(members))
-		for i, m := range members {
-			world[i] = r.g.world[m]
-		}
-		made = newGroup(r.g.job, r.g, world)
+		made = newGroup(r.g.job, r.g, ints.Pick(r.g.world, members))
 	}
 	m, err := r.meet(ctx, &comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{0})}, made)
 	if err != nil || len(members) == 0 {

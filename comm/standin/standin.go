@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mem"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	gorunmem "github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -22,12 +23,8 @@ type Config struct {
 // Open returns the ends of the ranks that run, in order. Each is a world of which a Comm is made
 // with comm.NewWorld. Watch looks for ranks that wait for each other.
 func Open(c Config) []*Rank {
-	world := make([]int, c.Size)
-	for r := range world {
-		world[r] = r
-	}
 	j := &job{config: c, groups: map[groupKey]*group{}}
-	g := newGroup(j, world)
+	g := newGroup(j, ints.Range(c.Size))
 	ranks := make([]*Rank, len(c.Run))
 	for i, inner := range mem.OpenNumbered(slices.Clone(c.Run)) {
 		ranks[i] = &Rank{g: g, me: i, rank: c.Run[i], inner: inner, own: new(own)}
@@ -210,11 +207,7 @@ func (g *group) part(split int, members []int) *group {
 	key := groupKey{g, split, members[0]}
 	made := g.groups[key]
 	if made == nil {
-		world := make([]int, len(members))
-		for i, m := range members {
-			world[i] = g.world[m]
-		}
-		made = newGroup(g.job, world)
+		made = newGroup(g.job, ints.Pick(g.world, members))
 		g.groups[key] = made
 	}
 	return made

@@ -3,6 +3,8 @@ package layout
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Reshape returns the layout of a tensor of another shape with the same elements in
@@ -35,10 +37,7 @@ func Reshape(in Layout, shape []int) (View, error) {
 		_, length := out.Span(coord, d)
 		return in.LocalNumel(coord) * length / n
 	}
-	dims := make([]int, len(shape))
-	for d := range dims {
-		dims[d] = d
-	}
+	dims := ints.Range(len(shape))
 	for i := range v.axes.Len() {
 		p := in.Placement(i)
 		if !p.IsShard() {

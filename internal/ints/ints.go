@@ -33,6 +33,36 @@ func Starts(counts []int) []int {
 	return starts
 }
 
+// Range returns the numbers 0 to n-1.
+func Range(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// Pick returns the elements of a list at these places.
+func Pick[T any](list []T, places []int) []T {
+	picked := make([]T, len(places))
+	for i, place := range places {
+		picked[i] = list[place]
+	}
+	return picked
+}
+
+// IndexIn returns the flat index, in an array of shape whole, of the element whose flat index is i in a part of the array: the
+// part of this shape that begins at offset. Arrays are row-major.
+func IndexIn(whole, offset, part []int, i int) (flat int) {
+	stride := 1
+	for d := len(whole) - 1; d >= 0; d-- {
+		flat += (offset[d] + i%part[d]) * stride
+		i /= part[d]
+		stride *= whole[d]
+	}
+	return flat
+}
+
 // DivUp returns a/b, rounded up: how many parts of b elements hold a. a is not negative, b is positive, and
 // a+b-1 does not overflow.
 func DivUp[T Int](a, b T) T { return (a + b - 1) / b }

@@ -20,6 +20,17 @@ func TestInts(t *testing.T) {
 	if got := ints.Starts(nil); len(got) != 0 {
 		t.Errorf("starts of nothing: %v", got)
 	}
+	if got := ints.Range(3); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("range %v, want [0 1 2]", got)
+	}
+	if got := ints.Pick([]string{"a", "b", "c"}, []int{2, 0, 2}); !slices.Equal(got, []string{"c", "a", "c"}) {
+		t.Errorf("picked %v, want [c a c]", got)
+	}
+	for i, want := range []int{12, 13, 17, 18} { // rows 2 and 3 of 4, columns 2 and 3 of 5
+		if got := ints.IndexIn([]int{4, 5}, []int{2, 2}, []int{2, 2}, i); got != want {
+			t.Errorf("element %d is at %d, want %d", i, got, want)
+		}
+	}
 	for a := range 20 {
 		for b := 1; b < 6; b++ {
 			n := 0
