@@ -23,7 +23,7 @@ const (
 	ranksAbort    = 1 + iota // rank a called Abort: text
 	ranksEnd                 // rank a has ended: text
 	ranksDisagree            // ranks a and b, each of which leaves a note for seq
-	ranksUneven              // counts disagree: text
+	ranksUneven              // a mismatch that one rank sees: text
 	ranksRefuse              // rank a called Abort because of a mismatch: text
 )
 
@@ -73,13 +73,18 @@ func (r *Rank) alarmed(call *comm.Call) error {
 	if now == r.quiet {
 		return nil
 	}
-	for g := r; g != nil; g = g.parent {
-		if g.region.head.set.Load() != 0 {
-			return r.failed(call)
-		}
+	if r.broken() != nil {
+		return r.failed(call)
 	}
 	r.quiet = now
 	return nil
+}
+
+// quit ends the communicator because of err, leaves it and returns err.
+func (r *Rank) quit(err error) error {
+	r.Abort(err)
+	r.leave()
+	return err
 }
 
 // failed returns this rank's error and leaves the communicator. It is called when there
@@ -98,7 +103,7 @@ func (r *Rank) failed(call *comm.Call) error {
 // there is one. call is the one in progress, nil if none of the communicator's is.
 func (r *Rank) why(call *comm.Call) error {
 	v, ok := r.region.read()
-	for i := 0; !ok && i < 1000; i++ { // the rank that failed is about to complete it
+	for i := 0; !ok && i < 1000; i++ { // the rank that has claimed the head is about to write why
 		time.Sleep(time.Millisecond)
 		v, ok = r.region.read()
 	}

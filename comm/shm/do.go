@@ -11,9 +11,7 @@ import (
 // Do carries out one call.
 func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	if err := call.Carried("comm/shm", patterns); err != nil {
-		r.Abort(err)
-		r.leave()
-		return err
+		return r.quit(err)
 	}
 	if call.Kind.PointToPoint() {
 		return r.message(ctx, call)
@@ -27,9 +25,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	s := r.region.slot(r.me, seq)
 	mode, err := r.publish(call, s, seq)
 	if err != nil {
-		r.Abort(err)
-		r.leave()
-		return err
+		return r.quit(err)
 	}
 	if mode >= inArena && (call.Kind.Reduces() || shares(call.Kind)) { // once published, others may store into this rank's memory
 		r.exposed, r.exit = true, math.MaxUint64
@@ -57,7 +53,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	return r.rounds(ctx, call, seq)
 }
 
-// meet waits until all ranks have published call seq, and returns the dearest of their modes. If a rank's
+// meet waits until all ranks have published call seq, and returns the highest of their modes. If a rank's
 // call differs from this rank's, meet ends the communicator.
 func (r *Rank) meet(ctx context.Context, call *comm.Call, seq uint64, f comm.Fingerprint, mode uint64) (uint64, error) {
 	for m := range r.world {

@@ -17,7 +17,7 @@
 // all ranks' buffers, in rank order, and stores the result into all of them.
 //
 // A buffer outside the arenas is copied through a staging block of its rank's
-// arena, window by window. A window is the same element range of every rank's
+// arena, round by round. A round covers the same elements of every rank's
 // buffer, or of every part where a buffer has a part for each rank. So the call
 // becomes a sequence of smaller ones.
 //

@@ -77,7 +77,7 @@ const (
 	inSlot    = iota // data in body
 	inPayload        // data in the payload area
 	inArena          // see location
-	staged           // see location; data comes window by window
+	staged           // see location; data comes round by round
 )
 
 // A member holds the published state of one rank, and the futex on which others wait for it.
@@ -103,6 +103,9 @@ type cell struct {
 	taken atomic.Uint64 // messages that it has read
 	_     [line - 8]byte
 }
+
+// at returns the body as the place of a message in the sender's arena.
+func (c *cell) at() *uint64 { return (*uint64)(unsafe.Pointer(&c.body)) }
 
 // regionBytes returns the size of the region of a communicator of n ranks.
 func regionBytes(n int) int { return layoutOf(n).bytes }

@@ -31,9 +31,7 @@ func (r *Rank) send(ctx context.Context, call *comm.Call, f comm.Fingerprint) er
 	at, direct := r.job.arena.offset(call.Src.Ptr, len(data))
 	if !direct && len(data) > bodyBytes {
 		if err := r.stage(call); err != nil {
-			r.Abort(err)
-			r.leave()
-			return err
+			return r.quit(err)
 		}
 	}
 	for first := true; first || len(data) > 0; first = false {
@@ -48,12 +46,12 @@ func (r *Rank) send(ctx context.Context, call *comm.Call, f comm.Fingerprint) er
 			mode = inSlot
 			copy(c.body[:], data)
 		case direct:
-			*(*uint64)(unsafe.Pointer(&c.body)) = uint64(at)
+			*c.at() = uint64(at)
 		default:
 			piece = data[:min(len(data), stageBytes)]
 			copy(unsafe.Slice((*byte)(r.staging), stageBytes), piece)
 			stage, _ := r.job.arena.offset(r.staging, stageBytes)
-			*(*uint64)(unsafe.Pointer(&c.body)) = uint64(stage)
+			*c.at() = uint64(stage)
 		}
 		data = data[len(piece):]
 		c.summary = uint64(mode) | uint64(len(piece))<<8
@@ -89,7 +87,7 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call, f comm.Fingerprint) er
 		}
 		src := unsafe.Pointer(&c.body)
 		if c.summary&0xff != inSlot {
-			if src = r.inArena(from, *(*uint64)(src), 0, n); src == nil {
+			if src = r.inArena(from, *c.at(), 0, n); src == nil {
 				return r.damaged(call, from, fmt.Sprintf("where a message of %d bytes lies", n))
 			}
 		} else if n > bodyBytes {

@@ -25,15 +25,15 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 	}
 }
 
-// work does this rank's share of one window of a call that runs in rounds.
-func (r *Rank) work(call *comm.Call, seq uint64, p *schedule, w window) error {
+// work does this rank's share of a round.
+func (r *Rank) work(call *comm.Call, seq uint64, p *schedule, now round) error {
 	switch call.Kind.Shape().Pattern {
 	case comm.PatternMove:
-		return r.moveWindow(call, seq, p, w)
+		return r.moveRound(call, seq, p, now)
 	case comm.PatternReduce, comm.PatternScan:
-		return r.reduceShared(call, seq, p, w)
+		return r.reduceShared(call, seq, p, now)
 	case comm.PatternReduceScatter:
-		return r.reducePart(call, seq, p, w)
+		return r.reducePart(call, seq, p, now)
 	default:
 		return r.unknown(call)
 	}
@@ -66,8 +66,8 @@ func (r *Rank) moveInline(call *comm.Call, seq uint64) error {
 	return nil
 }
 
-// moveWindow copies a window of this rank's result from the sources of the others.
-func (r *Rank) moveWindow(call *comm.Call, seq uint64, p *schedule, w window) error {
+// moveRound copies what the round covers of this rank's result from the sources of the others.
+func (r *Rank) moveRound(call *comm.Call, seq uint64, p *schedule, now round) error {
 	if p.pushed && call.Root == r.me {
 		return r.push(call)
 	}
@@ -79,7 +79,7 @@ func (r *Rank) moveWindow(call *comm.Call, seq uint64, p *schedule, w window) er
 			n = r.pulled(n, p.unit)
 			whole = n * p.unit
 		}
-		lo, hi := w.clip(n)
+		lo, hi := now.clip(n)
 		if lo == hi {
 			continue
 		}
@@ -87,7 +87,7 @@ func (r *Rank) moveWindow(call *comm.Call, seq uint64, p *schedule, w window) er
 		if p.parts > 1 {
 			piece = r.me
 		}
-		src := r.view(call, seq, p, w, m, piece, first, n, lo, hi)
+		src := r.view(call, seq, p, now, m, piece, first, n, lo, hi)
 		if src.Ptr == nil {
 			return r.damagedBuffer(call, m)
 		}

@@ -15,7 +15,7 @@ type schedule struct {
 	unit   int  // bytes of an element; for a Func, of an element as the Func defines it
 	parts  int  // parts of a source: one for each rank, or 1
 	half   int  // bytes of one half of a staging block
-	window int  // elements of each part that a round covers
+	most   int  // elements of each part that a round covers; the last round may have fewer
 	rounds int  // number of rounds
 	copied bool // some rank copies its source through its staging block
 	shared bool // all ranks store into each other's memory
@@ -25,7 +25,7 @@ type schedule struct {
 // scheduleOf returns the fields of the schedule that depend on the call alone. The others
 // depend on the slots of all ranks.
 func scheduleOf(call *comm.Call, ranks int) schedule {
-	p := schedule{unit: call.DType().Size(), parts: 1, rounds: 1, window: math.MaxInt}
+	p := schedule{unit: call.DType().Size(), parts: 1, rounds: 1, most: math.MaxInt}
 	if call.Kind.Reduces() {
 		p.unit = call.Unit()
 	}
@@ -75,11 +75,11 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 		}
 	}
 	if p.copied {
-		p.window = p.half / (p.parts * p.unit)
-		if p.window > line {
-			p.window &^= line - 1
+		p.most = p.half / (p.parts * p.unit)
+		if p.most > line {
+			p.most &^= line - 1
 		}
-		p.rounds = max(1, ints.DivUp(longest, p.window))
+		p.rounds = max(1, ints.DivUp(longest, p.most))
 	}
 	p.pushed = shares(call.Kind) && !p.copied
 	points := uint64(1)
@@ -97,15 +97,16 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 	return err
 }
 
+// run carries out the rounds of a call.
 func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *schedule) error {
 	own := r.mode(r.me) == staged
 	for k := range p.rounds {
-		w := window{lo: k * p.window, hi: math.MaxInt, half: k & 1}
+		now := round{lo: k * p.most, hi: math.MaxInt, half: k & 1}
 		if k < p.rounds-1 {
-			w.hi = w.lo + p.window
+			now.hi = now.lo + p.most
 		}
 		if own {
-			r.copyIn(call, p, w)
+			r.copyIn(call, p, now)
 		}
 		if p.copied {
 			if err := r.pass(ctx, call); err != nil {
@@ -115,7 +116,7 @@ func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *schedule
 		if err := r.alarmed(call); err != nil { // nobody stores into a rank that has left
 			return err
 		}
-		if err := r.work(call, seq, p, w); err != nil {
+		if err := r.work(call, seq, p, now); err != nil {
 			return err
 		}
 		if p.copied && p.shared {
@@ -123,7 +124,7 @@ func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *schedule
 				return err
 			}
 			if own {
-				r.copyOut(call, p, w)
+				r.copyOut(call, p, now)
 			}
 		}
 	}
@@ -150,24 +151,23 @@ func (r *Rank) pass(ctx context.Context, call *comm.Call) error {
 	return nil
 }
 
-// window is the range of elements of every part that a round covers, and the
-// half of the staging blocks that holds it.
-type window struct{ lo, hi, half int }
+// A round covers elements lo to hi of every part. Half number half of the staging blocks holds them.
+type round struct{ lo, hi, half int }
 
-// clip returns the window's range within a part of n elements.
-func (w window) clip(n int) (lo, hi int) { return min(w.lo, n), min(w.hi, n) }
+// clip returns which elements of a part of n elements the round covers.
+func (o round) clip(n int) (lo, hi int) { return min(o.lo, n), min(o.hi, n) }
 
-// results returns in which half of a staging block others store results. That of a Reduce is a third one: the first Dst of a
-// fold is not a later rank's Src, see comm.Call.Fold.
-func (w window) results(call *comm.Call) int {
+// results returns the number of the block, of the three of a staging block, in which others store results: the half of the
+// round, but the third one for a Reduce, since the first Dst of a fold is not a later rank's Src, see comm.Call.Fold.
+func (o round) results(call *comm.Call) int {
 	if call.Kind == comm.ReduceKind {
 		return 2
 	}
-	return w.half
+	return o.half
 }
 
-// copyIn puts the window of each part of this rank's source that others read into its staging block.
-func (r *Rank) copyIn(call *comm.Call, p *schedule, w window) {
+// copyIn puts what the round covers of this rank's source, of each part that others read, into its staging block.
+func (r *Rank) copyIn(call *comm.Call, p *schedule, now round) {
 	src := call.Source(r.me)
 	total := src.Bytes() / p.unit
 	at := 0
@@ -177,8 +177,8 @@ func (r *Rank) copyIn(call *comm.Call, p *schedule, w window) {
 			n = call.SrcCounts[q] * call.DType().Size() / p.unit
 		}
 		own := p.parts > 1 && q == r.me // see from
-		if lo, hi := w.clip(n); lo < hi && !own {
-			stage := unsafe.Add(r.staging, w.half*p.half+q*p.window*p.unit)
+		if lo, hi := now.clip(n); lo < hi && !own {
+			stage := unsafe.Add(r.staging, now.half*p.half+q*p.most*p.unit)
 			size := call.DType().Size()
 			part := src.Part(call.SrcRows, at*p.unit/size, n*p.unit/size)
 			comm.CopyParts(comm.Contiguous(stage), part.From(lo*p.unit), (hi-lo)*p.unit, (hi-lo)*p.unit)
@@ -187,26 +187,25 @@ func (r *Rank) copyIn(call *comm.Call, p *schedule, w window) {
 	}
 }
 
-// copyOut takes this rank's result of a window, which others stored into its
-// staging block, to Dst.
-func (r *Rank) copyOut(call *comm.Call, p *schedule, w window) {
+// copyOut copies this rank's result of the round to Dst from its staging block, into which others have stored it.
+func (r *Rank) copyOut(call *comm.Call, p *schedule, now round) {
 	if !r.receives(call) {
 		return
 	}
-	if lo, hi := w.clip(call.Dst.Bytes() / p.unit); lo < hi {
-		move(unsafe.Add(call.Dst.Ptr, lo*p.unit), unsafe.Add(r.staging, w.results(call)*p.half), (hi-lo)*p.unit)
+	if lo, hi := now.clip(call.Dst.Bytes() / p.unit); lo < hi {
+		move(unsafe.Add(call.Dst.Ptr, lo*p.unit), unsafe.Add(r.staging, now.results(call)*p.half), (hi-lo)*p.unit)
 	}
 }
 
-// from returns the address of n elements of rank m's source. The window w begins at element
-// first of the source, in part number piece; skip elements of the window come before them.
-func (r *Rank) from(call *comm.Call, seq uint64, p *schedule, w window, m, piece, first, skip, n int) unsafe.Pointer {
+// from returns the address of n elements of rank m's source. The round begins at element
+// first of the source, in part number piece; skip elements of the round come before them.
+func (r *Rank) from(call *comm.Call, seq uint64, p *schedule, now round, m, piece, first, skip, n int) unsafe.Pointer {
 	if m == r.me && (r.mode(r.me) != staged || !p.shared) {
 		return unsafe.Add(call.Source(r.me).Ptr, (first+skip)*p.unit)
 	}
 	switch r.mode(m) {
 	case staged:
-		return r.inArena(m, r.locations[m].at, w.half*p.half+(piece*p.window+skip)*p.unit, n*p.unit)
+		return r.inArena(m, r.locations[m].at, now.half*p.half+(piece*p.most+skip)*p.unit, n*p.unit)
 	case inArena:
 		return r.inArena(m, r.locations[m].at, (first+skip)*p.unit, n*p.unit)
 	}
@@ -218,7 +217,7 @@ func (r *Rank) mode(m int) uint64 { return r.summary[m] & 0xff }
 
 // view returns elements [lo, hi) of part number piece of rank m's source, which has n
 // elements from element first on. Its Ptr is nil if the source has no such elements.
-func (r *Rank) view(call *comm.Call, seq uint64, p *schedule, w window, m, piece, first, n, lo, hi int) comm.Part {
+func (r *Rank) view(call *comm.Call, seq uint64, p *schedule, now round, m, piece, first, n, lo, hi int) comm.Part {
 	if m == r.me && call.SrcRows > 1 {
 		return call.Src.Part(call.SrcRows, first, n).From(lo * p.unit)
 	}
@@ -230,7 +229,7 @@ func (r *Rank) view(call *comm.Call, seq uint64, p *schedule, w window, m, piece
 		}
 		return src.Part(rows, first, n).From(lo * p.unit)
 	}
-	return comm.Contiguous(r.from(call, seq, p, w, m, piece, first+lo, 0, hi-lo))
+	return comm.Contiguous(r.from(call, seq, p, now, m, piece, first+lo, 0, hi-lo))
 }
 
 // inArena returns the n bytes that begin skip bytes after offset at of rank
@@ -267,9 +266,9 @@ func (r *Rank) push(call *comm.Call) error {
 	return nil
 }
 
-// reduceShared folds this rank's share of the window for all ranks.
-func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) error {
-	first, last := w.clip(call.Src.Bytes() / p.unit)
+// reduceShared folds this rank's share of the round for all ranks.
+func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, now round) error {
+	first, last := now.clip(call.Src.Bytes() / p.unit)
 	ranks := len(r.world)
 	grain := max(1, line/p.unit) // ranks do not store into one cache line
 	chunk := ints.RoundUp(ints.DivUp(last-first, ranks), grain)
@@ -280,11 +279,11 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) 
 	}
 	dsts, prefixes := r.dsts[:0], call.Kind.Shape().Pattern == comm.PatternScan
 	for m := range r.world {
-		r.srcs[m] = r.from(call, seq, p, w, m, 0, first, lo, hi-lo)
+		r.srcs[m] = r.from(call, seq, p, now, m, 0, first, lo, hi-lo)
 		gets := call.Folds(m, ranks) > 0
 		var dst unsafe.Pointer
 		if gets {
-			dst = r.into(call, p, w, m, first, lo, hi-lo)
+			dst = r.into(call, p, now, m, first, lo, hi-lo)
 		}
 		if r.srcs[m] == nil || gets && dst == nil {
 			return r.damagedBuffer(call, m)
@@ -301,19 +300,19 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) 
 	return nil
 }
 
-// into returns where n elements of the result belong in rank m's memory. The window begins
+// into returns where n elements of the result belong in rank m's memory. The round begins
 // at element first, and skip elements of it come before them.
-func (r *Rank) into(call *comm.Call, p *schedule, w window, m, first, skip, n int) unsafe.Pointer {
+func (r *Rank) into(call *comm.Call, p *schedule, now round, m, first, skip, n int) unsafe.Pointer {
 	if r.mode(m) == inArena {
 		return r.inArena(m, r.locations[m].dst, (first+skip)*p.unit, n*p.unit)
 	}
-	return r.inArena(m, r.locations[m].at, w.results(call)*p.half+skip*p.unit, n*p.unit)
+	return r.inArena(m, r.locations[m].at, now.results(call)*p.half+skip*p.unit, n*p.unit)
 }
 
-// reducePart folds the window of this rank's part into its Dst.
-func (r *Rank) reducePart(call *comm.Call, seq uint64, p *schedule, w window) error {
+// reducePart folds what the round covers of this rank's part into its Dst.
+func (r *Rank) reducePart(call *comm.Call, seq uint64, p *schedule, now round) error {
 	n := call.Dst.Bytes() / p.unit
-	lo, hi := w.clip(n)
+	lo, hi := now.clip(n)
 	if lo == hi {
 		return nil
 	}
@@ -324,7 +323,7 @@ func (r *Rank) reducePart(call *comm.Call, seq uint64, p *schedule, w window) er
 		piece = r.me
 	}
 	for m := range r.world {
-		if r.parts[m] = r.view(call, seq, p, w, m, piece, first, n, lo, hi); r.parts[m].Ptr == nil {
+		if r.parts[m] = r.view(call, seq, p, now, m, piece, first, n, lo, hi); r.parts[m].Ptr == nil {
 			return r.damagedBuffer(call, m)
 		}
 	}

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"context"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 )
@@ -26,18 +25,16 @@ func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
 		mode = inSlot
 		copy(c.body[:], data)
 	case ok:
-		*(*uint64)(unsafe.Pointer(&c.body)) = uint64(at)
+		*c.at() = uint64(at)
 	default:
 		p, err := r.job.stagingBlock(len(data))
 		if err != nil {
-			r.Abort(err)
-			r.leave()
-			return err
+			return r.quit(err)
 		}
 		defer r.job.arena.Free(p, len(data)) // a receiver that still reads it gets an error
 		move(p, send.Src.Ptr, len(data))
 		at, _ := r.job.arena.offset(p, len(data))
-		*(*uint64)(unsafe.Pointer(&c.body)) = uint64(at)
+		*c.at() = uint64(at)
 	}
 	c.what, c.count, c.summary = f.What, f.Count, uint64(mode)|uint64(len(data))<<8
 	r.sent[to]++

@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/internal/names"
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -77,11 +78,7 @@ func Open(seg *control.Segment, rank int) (*Rank, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: Open: %w", err)
 	}
-	world := make([]int, n)
-	for r := range world {
-		world[r] = r
-	}
-	return j.join(nil, offset, world, rank)
+	return j.join(nil, offset, ints.Range(n), rank)
 }
 
 // join returns rank me's end of the communicator whose region is at offset.
@@ -164,11 +161,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	if len(members) == 0 {
 		return nil, nil
 	}
-	world := make([]int, len(members))
-	for i, m := range members {
-		world[i] = r.world[m]
-	}
-	made, err := r.job.join(r, uint64(all[members[0]]), world, slices.Index(members, r.me))
+	made, err := r.job.join(r, uint64(all[members[0]]), ints.Pick(r.world, members), slices.Index(members, r.me))
 	if err != nil {
 		r.Abort(err)
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
@@ -43,11 +44,11 @@ const yields = 50
 // Fewer ranks find each other sooner if each yields and waits for the others one by one.
 const crowdRanks = 12
 
-// arrive wakes the ranks that wait for what this one has just published. In a crowd it adds
-// this rank to count, and reports whether it is the last to come to point number round: it then has to open the gate.
-func (r *Rank) arrive(count *atomic.Uint64, round uint64) (last bool) {
+// arrive wakes the ranks that wait for what this one has just published. In a crowd it adds this rank to count, and
+// reports whether it is the last to come to the point of this number: the last one has to open the gate.
+func (r *Rank) arrive(count *atomic.Uint64, point uint64) (last bool) {
 	r.ring()
-	return r.crowd && count.Add(1) == round*uint64(len(r.world))
+	return r.crowd && count.Add(1) == point*uint64(len(r.world))
 }
 
 // open wakes the ranks of a crowd.
@@ -77,8 +78,8 @@ func (m *member) wake() {
 	wakeAll(&m.bell)
 }
 
-// await returns when word, which rank m publishes, is at least target. It does not spin for an
-// asynchronous call that no goroutine waits for: the rank's goroutines use the core.
+// await returns when word, which rank m publishes, is at least target. For an asynchronous call that no goroutine
+// waits for it does not spin: the rank's goroutines use the core.
 func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	if word.Load() >= target {
 		return nil
@@ -93,6 +94,7 @@ func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.U
 	return r.awaitLong(ctx, call, m, word, target)
 }
 
+// awaitLong is await after the spinning: it yields, then sleeps, and reports a long wait to the launcher.
 func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	done := ctx.Done()
 	reported, wait := false, 0
@@ -204,10 +206,7 @@ func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{
 		select {
 		case <-done:
 			if cause := comm.Cancelled(ctx); cause != nil {
-				err := comm.Late(cause, r.worlds(r.late(m, word, target)))
-				r.Abort(err)
-				r.leave()
-				return err
+				return r.quit(comm.Late(cause, ints.Pick(r.world, r.late(m, word, target))))
 			}
 		default:
 		}
@@ -260,14 +259,6 @@ func (r *Rank) late(m int, word *atomic.Uint64, target uint64) (ranks []int) {
 		if of(i).Load() < target {
 			ranks = append(ranks, i)
 		}
-	}
-	return ranks
-}
-
-// worlds returns the world numbers of ranks.
-func (r *Rank) worlds(ranks []int) []int {
-	for i, m := range ranks {
-		ranks[i] = r.world[m]
 	}
 	return ranks
 }

@@ -34,9 +34,7 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 	w := &windowMemory{job: r.job, bytes: bytes[r.me]}
 	var err error
 	if w.mine, err = r.job.arena.Alloc(w.bytes); err != nil {
-		r.Abort(err)
-		r.leave()
-		return nil, err
+		return nil, r.quit(err)
 	}
 	clear(unsafe.Slice((*byte)(w.mine), w.bytes))
 	at, _ := r.job.arena.offset(w.mine, w.bytes)
