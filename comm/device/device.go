@@ -106,25 +106,19 @@ func (p pinned) Free(ptr unsafe.Pointer, bytes int) {
 func (c *group) Do(ctx context.Context, call *comm.Call) error {
 	s := c.staging
 	done, err := s.betweenDevices(ctx, c, call)
+	switch {
+	case done || err != nil:
+	case s.stateOf(call.Dst) != stateReceives && s.stateOf(call.Src) != stateReceives: // nothing is in device memory
+		return c.Backend.Do(ctx, call)
+	case s.direct.Load() && moves(call.Kind):
+		err = s.byAddress(ctx, c, call)
+	default:
+		err = s.run(ctx, c, call)
+	}
 	if err != nil {
 		c.Backend.Abort(err) // the other ranks must not wait for this one
 	}
-	if done || err != nil {
-		return err
-	}
-	if !(call.Dst.Count > 0 && s.stage.Holds(call.Dst.Ptr)) && !(call.Src.Count > 0 && s.stage.Holds(call.Src.Ptr)) {
-		return c.Backend.Do(ctx, call)
-	}
-	run := s.run
-	if s.direct.Load() && moves(call.Kind) {
-		run = s.byAddress
-	}
-	if err := run(ctx, c, call); err != nil {
-		// The other ranks must not wait for this one.
-		c.Backend.Abort(err)
-		return err
-	}
-	return nil
+	return err
 }
 
 // Holds reports whether p is an address of the device.

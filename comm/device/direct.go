@@ -103,7 +103,7 @@ func (s *staging) try(ctx context.Context, c *comm.Comm, alloc func(bytes int) (
 	rank, size := c.Rank(), c.Size()
 	next, last := (rank+1)%size, (rank+size-1)%size
 	for _, n := range []int{trialShort, trialLong} {
-		pattern(near, rank, n)
+		fillTrial(near, rank, n)
 		if err := s.copyNow(from, comm.Of(near)); err != nil {
 			return err
 		}
@@ -118,15 +118,15 @@ func (s *staging) try(ctx context.Context, c *comm.Comm, alloc func(bytes int) (
 			return err
 		}
 		want := make([]byte, n)
-		if pattern(want, last, n); !bytes.Equal(got, want) {
+		if fillTrial(want, last, n); !bytes.Equal(got, want) {
 			return fmt.Errorf("of %d bytes of rank %d's device memory not all arrived", n, last)
 		}
 	}
 	return nil
 }
 
-// pattern fills x with the first bytes of the message of n bytes that rank sends.
-func pattern(x []byte, rank, n int) {
+// fillTrial fills x with the first bytes of the message of n bytes that rank sends in a trial.
+func fillTrial(x []byte, rank, n int) {
 	for i := range x {
 		x[i] = byte(i + i>>8 + 31*rank + n>>4 + 1)
 	}

@@ -89,7 +89,7 @@ func (s *staging) tryFolds(f *folds) error {
 func tryFold(copies Copies, f *folds, op comm.Op, d comm.DType) error {
 	n := max(1, min(triedElems, f.bytes/((triedRanks+1)*d.Size())))
 	src, got, want := make([]byte, triedRanks*n*d.Size()), make([]byte, n*d.Size()), make([]byte, n*d.Size())
-	pattern(src, int(op), len(src))
+	fillTrial(src, int(op), len(src))
 	for i := range src {
 		switch {
 		case d == comm.Bool:

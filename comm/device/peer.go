@@ -109,23 +109,9 @@ func (w *windows) read(ctx context.Context, s *staging, c *group, call *comm.Cal
 	n := c.size
 	r := windowMove{shared: shared(call.Kind), summaries: make([]summary, n), spans: make([]span, n)}
 	r.windowCall = windowCall{windows: w, c: c, call: call, elem: call.DType().Size(), slot: make([]int, n)}
-	mine := newSummary(n)
-	r.src = mine.fill(call, c.rank)
-	r.summaries[c.rank] = mine
-	parts, _ := mine.divide(c.rank, r.shared, r.window())
-	switch dst, src := s.stateOf(call.Dst), s.stateOf(call.Src); {
-	case dst == stateHost || src == stateHost:
-		mine[0] = stateHost
-	case dst == stateEmpty && src == stateEmpty:
-		mine[0] = stateEmpty
-	case parts == 0:
-		mine[0] = stateReceives
-	default:
-		mine[0] = stateHost
-		if slot, ok := w.reserve(); ok {
-			defer w.release(slot)
-			mine[0], r.slot[c.rank] = int64(stateSlot+slot), slot
-		}
+	mine := r.summarize(s)
+	if mine.state() >= stateSlot {
+		defer w.release(r.slot[c.rank])
 	}
 	defer r.close(&err)
 	_, known := largestBuffer(call, n)
@@ -171,6 +157,28 @@ func (w *windows) read(ctx context.Context, s *staging, c *group, call *comm.Cal
 		}
 	}
 	return true, r.run(ctx)
+}
+
+// summarize sets this rank's summary, and its source and slot, and returns the summary. It reserves the slot.
+func (r *windowMove) summarize(s *staging) summary {
+	mine, me := newSummary(r.c.size), r.c.rank
+	r.src = mine.fill(r.call, me)
+	r.summaries[me] = mine
+	parts, _ := mine.divide(me, r.shared, r.window())
+	switch dst, src := s.stateOf(r.call.Dst), s.stateOf(r.call.Src); {
+	case dst == stateHost || src == stateHost:
+		mine[0] = stateHost
+	case dst == stateEmpty && src == stateEmpty:
+		mine[0] = stateEmpty
+	case parts == 0:
+		mine[0] = stateReceives
+	default:
+		mine[0] = stateHost
+		if slot, ok := r.reserve(); ok {
+			mine[0], r.slot[me] = int64(stateSlot+slot), slot
+		}
+	}
+	return mine
 }
 
 // stateOf returns the state of a rank whose only buffer is b.

@@ -100,7 +100,7 @@ func (t *trial) write(context.Context) (problem, err error) {
 	x := make([]byte, t.tried())
 	return t.s.copies(func(c Copies) error {
 		for end, at := range []int{0, t.bytes() - len(x)} {
-			pattern(x, 2*t.c.Rank()+end, len(x))
+			fillTrial(x, 2*t.c.Rank()+end, len(x))
 			if err := c.FromHost(0, unsafe.Add(*t.own(), at), unsafe.Pointer(&x[0]), len(x)); err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ func (t *trial) look(context.Context) (problem, err error) {
 				if err := c.Wait(0); err != nil {
 					return fmt.Errorf("to read memory of rank %d's device: %w", r, err)
 				}
-				if pattern(want, 2*r+end, len(x)); !bytes.Equal(x, want) {
+				if fillTrial(want, 2*r+end, len(x)); !bytes.Equal(x, want) {
 					return fmt.Errorf("of %d bytes of rank %d's device memory not all were read right", len(x), r)
 				}
 			}

@@ -86,7 +86,7 @@ func (s *side) part(p unsafe.Pointer, lo, hi int) comm.Buffer {
 }
 
 // move queues the copies of elements [lo, hi) of each block between the buffer and p.
-func (s *side) move(st Copies, lane int, p unsafe.Pointer, lo, hi int, toHost bool) error {
+func (s *side) move(copies Copies, lane int, p unsafe.Pointer, lo, hi int, toHost bool) error {
 	if !s.room {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (s *side) move(st Copies, lane int, p unsafe.Pointer, lo, hi int, toHost bo
 	for _, n := range s.blocks {
 		c := clip(n, lo, hi)
 		if c.at += first; c.n > 0 && c.at != run.at+run.n {
-			if err := s.copy(st, lane, p, run, toHost); err != nil {
+			if err := s.copy(copies, lane, p, run, toHost); err != nil {
 				return err
 			}
 			p, run = unsafe.Add(p, run.n*elem), span{at: c.at}
@@ -103,19 +103,19 @@ func (s *side) move(st Copies, lane int, p unsafe.Pointer, lo, hi int, toHost bo
 		run.n += c.n
 		first += n
 	}
-	return s.copy(st, lane, p, run, toHost)
+	return s.copy(copies, lane, p, run, toHost)
 }
 
 // copy copies a span of the buffer from or to p.
-func (s *side) copy(st Copies, lane int, p unsafe.Pointer, c span, toHost bool) error {
+func (s *side) copy(copies Copies, lane int, p unsafe.Pointer, c span, toHost bool) error {
 	far := s.buf.Slice(c.at, c.at+c.n)
 	switch bytes := far.Bytes(); {
 	case bytes == 0:
 		return nil
 	case s.device && toHost:
-		return st.ToHost(lane, p, far.Ptr, bytes)
+		return copies.ToHost(lane, p, far.Ptr, bytes)
 	case s.device:
-		return st.FromHost(lane, far.Ptr, p, bytes)
+		return copies.FromHost(lane, far.Ptr, p, bytes)
 	case toHost:
 		copy(unsafe.Slice((*byte)(p), bytes), far.Data())
 	default:

@@ -56,7 +56,7 @@ func (s *slots) release(slot int) {
 // that the rank copies one part while the others read the part before.
 type windows struct {
 	of   []unsafe.Pointer // by world rank: the address of its window in this process
-	half int              // bytes of half a slot of half a slot
+	half int              // bytes of half a slot
 
 	slots
 }
