@@ -57,18 +57,18 @@ const (
 // CopyParts copies the first n bytes of src to dst. whole is how many bytes the caller copies
 // in all: if that is more than the caches hold, the stores go past them.
 func CopyParts(dst, src Part, n, whole int) {
-	l := simd.Moving(2 * whole)
+	mode := simd.Moving(2 * whole)
 	for i := 0; i < n; {
 		d, run := dst.Run(i, n-i)
 		s, run := src.Run(i, run)
 		if to, from := unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run); n >= prefetchBytes && run >= prefetchRun {
-			l.CopyAhead(to, from)
+			mode.CopyAhead(to, from)
 		} else {
 			copy(to, from)
 		}
 		i += run
 	}
-	l.Done()
+	mode.Done()
 }
 
 // rows reports whether the parts of Dst or of Src are columns.

@@ -16,13 +16,13 @@ import (
 // Its neighbours, in Sources and Destinations, are 2 for each dimension d: number 2d is the
 // rank before this one along d, number 2d+1 the rank after it.
 type Grid struct {
-	comm      *comm.Comm
-	dims      []int
-	periodic  []bool
-	coords    []int
-	neighbors []int
-	steps     []exchange
-	scratch   any // a slice that Halo packs into
+	comm       *comm.Comm
+	dims       []int
+	periodic   []bool
+	coords     []int
+	neighbours []int
+	steps      []exchange
+	scratch    any // a slice that Halo packs into
 }
 
 // NewGrid arranges the ranks of c. dims are the sizes of the dimensions; Dims chooses those that
@@ -59,7 +59,7 @@ func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*G
 	g.coords = g.CoordsOf(own.Rank())
 	for d := range dims {
 		before, after := g.Shift(d, 1)
-		g.neighbors = append(g.neighbors, before, after)
+		g.neighbours = append(g.neighbours, before, after)
 		down, up := g.exchange(d, -1), g.exchange(d, 1)
 		down.destination, down.source = 2*d, 2*d+1
 		up.destination, up.source = 2*d+1, 2*d
@@ -183,10 +183,10 @@ func (g *Grid) Shift(dim, by int) (from, to int) {
 }
 
 // Sources returns the neighbours: see Grid.
-func (g *Grid) Sources() []int { return slices.Clone(g.neighbors) }
+func (g *Grid) Sources() []int { return slices.Clone(g.neighbours) }
 
 // Destinations returns the neighbours: see Grid.
-func (g *Grid) Destinations() []int { return slices.Clone(g.neighbors) }
+func (g *Grid) Destinations() []int { return slices.Clone(g.neighbours) }
 
 func (g *Grid) exchanges() []exchange { return g.steps }
 

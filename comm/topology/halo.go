@@ -30,8 +30,8 @@ func Halo[T any](ctx context.Context, g *Grid, block []T, shape []int, width int
 	}
 	for d := range g.dims {
 		s := slab{outer: ints.Product(shape[:d]), rows: shape[d], inner: ints.Product(shape[d+1:]), width: width}
-		before := edge{rank: g.neighbors[2*d], own: width, halo: 0}
-		after := edge{rank: g.neighbors[2*d+1], own: shape[d] - 2*width, halo: shape[d] - width}
+		before := edge{rank: g.neighbours[2*d], own: width, halo: 0}
+		after := edge{rank: g.neighbours[2*d+1], own: shape[d] - 2*width, halo: shape[d] - width}
 		if before.rank == g.comm.Rank() { // the only rank of a periodic dimension
 			for o := range s.outer {
 				copy(at(s, block, before.halo, o), at(s, block, after.own, o))
