@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -188,15 +189,8 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 
 // globalIndex returns the flat index in t of the local element at flat index i.
 func globalIndex(t *dtensor.Tensor, i int) int {
-	shape, local := t.Shape(), t.Local().Shape()
 	offset, _ := t.Offset()
-	flat, stride := 0, 1
-	for d := len(shape) - 1; d >= 0; d-- {
-		flat += (offset[d] + i%local[d]) * stride
-		i /= local[d]
-		stride *= shape[d]
-	}
-	return flat
+	return ints.IndexIn(t.Shape(), offset, t.Local().Shape(), i)
 }
 
 // renormalize applies MaxNorm to the rows that are looked up.

@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -56,7 +57,7 @@ const statLeaves = 16
 
 // leafOf returns the size of the leaves of so many classes. One of several has nodes of products too.
 func leafOf(classes int) int {
-	return pairwise.Leaf(classes, max(pairwise.Least, (classes+statLeaves-1)/statLeaves))
+	return pairwise.Leaf(classes, max(pairwise.Least, ints.DivUp(classes, statLeaves)))
 }
 
 // byLeaves reports whether statistics of classes can be made leaf by leaf: those of smoothing with
@@ -169,15 +170,7 @@ func (p *sharding) join() {
 func (p *sharding) positions() int { return p.outer * p.inner }
 
 // at returns the global position of local position i, as a flat index.
-func (p *sharding) at(i int) int {
-	flat, stride := 0, 1
-	for d := len(p.local) - 1; d >= 0; d-- {
-		flat += (p.offset[d] + i%p.local[d]) * stride
-		i /= p.local[d]
-		stride *= p.shape[d]
-	}
-	return flat
-}
+func (p *sharding) at(i int) int { return ints.IndexIn(p.shape, p.offset, p.local, i) }
 
 // targetError makes the error about the target at a flat global position.
 func (p *sharding) targetError(flat int, target, ignored int64) *TargetError {
