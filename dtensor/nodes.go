@@ -120,7 +120,7 @@ func (m *Mesh) sumNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, why 
 		runtime.KeepAlive(nodes)
 		return addRows(all, leaves).Reshape(shape...)
 	}
-	counts, size := make([]int, parts), (n+parts-1)/parts
+	counts, size := make([]int, parts), ints.DivUp(n, parts)
 	for r := range counts {
 		counts[r] = max(0, min(size, n-r*size))
 	}

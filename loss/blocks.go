@@ -2,6 +2,7 @@ package loss
 
 import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -141,8 +142,8 @@ func (t *tiled) blockSize(width int) int {
 	if whole := bytes / max(perRow, 1); whole >= t.most.wholeRows {
 		most = min(most, whole)
 	}
-	n := max(1, (t.outer+most-1)/most)
-	return (t.outer + n - 1) / n
+	n := max(1, ints.DivUp(t.outer, most))
+	return ints.DivUp(t.outer, n)
 }
 
 // classesOfRank returns how many classes a rank has if they are divided evenly, rounded
@@ -152,7 +153,7 @@ func (t *tiled) classesOfRank() int {
 	if t.classGroup != nil {
 		ranks = t.classGroup.Size()
 	}
-	return (t.classes + ranks - 1) / ranks
+	return ints.DivUp(t.classes, ranks)
 }
 
 // logitBytes returns how many bytes a block needs for each logit and its gradient.

@@ -14,7 +14,7 @@ import (
 
 // leafOf returns how many of the n indices of a dimension a leaf of a sum of squares has, with same bits: there are up to 16,
 // of which the last may be shorter.
-func leafOf(n int) int { return (n + 15) / 16 }
+func leafOf(n int) int { return ints.DivUp(n, 16) }
 
 // nodes are this rank's part of the sum of the squares of a tensor, with same bits. Leaves of all dimensions make blocks.
 // The squares of a block are added up element by element along dimension 0, then along the next; the blocks
@@ -140,7 +140,7 @@ func (n *nodes) divide() {
 				continue
 			}
 			leaf := leafOf(l.Dim(d))
-			first, end := start/leaf, (start+length+leaf-1)/leaf
+			first, end := start/leaf, ints.DivUp(start+length, leaf)
 			if d < divided {
 				n.leaves[d][i] = slices.Repeat([]int{1}, end-first)
 			} else {

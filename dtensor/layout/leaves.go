@@ -3,6 +3,7 @@ package layout
 import (
 	"slices"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
 )
 
@@ -87,7 +88,7 @@ func leafNodes(sizes []int, leaf int) (nodes [][]int) {
 // Nodes says.
 func (r *Rule) spineLeaf() int {
 	inner := max(r.terms/max(r.size[r.spine], 1), 1)
-	return pairwise.Leaf(r.size[r.spine], max((r.least+inner-1)/inner, 1))
+	return pairwise.Leaf(r.size[r.spine], max(ints.DivUp(r.least, inner), 1))
 }
 
 // cut returns the row in which the ranks of an axis have one or two nodes of a sum; ok is false if they

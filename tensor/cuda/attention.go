@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -37,7 +38,7 @@ func sizesOf(a kernel.AttentionSize) attentionSizes {
 // attentionBlocks is how many blocks n rows of each head take: a warp takes 16 rows, ROWS in
 // kernels/attention.cu.
 func attentionBlocks(a kernel.AttentionSize, n int) int {
-	return a.Heads * ((n + threads/2 - 1) / (threads / 2))
+	return a.Heads * ints.DivUp(n, threads/2)
 }
 
 // attentionBytes is how much memory the weights of a tile of queries may take.

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
@@ -213,7 +214,7 @@ func (g *Device) ringSpace(bytes int) unsafe.Pointer {
 		g.ring.used = 0
 	}
 	p := unsafe.Add(g.ring.base, g.ring.used)
-	g.ring.used += (bytes + 63) / 64 * 64
+	g.ring.used += ints.RoundUp(bytes, 64)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/philox"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
@@ -94,7 +95,7 @@ func (g kernels) transpose(elemBytes int, dst, src unsafe.Pointer, l *kernel.Loo
 	}
 	rows, cols := l.Size[row], l.Size[col]
 	g.kernel("transpose").i32(elemBytes).ptr(dst, src).i64(batch, rows, cols, l.A[col], l.B[row], dstBatch, srcBatch).
-		blocks(batch * ((rows + 31) / 32) * ((cols + 31) / 32))
+		blocks(batch * ints.DivUp(rows, 32) * ints.DivUp(cols, 32))
 }
 
 // widen makes elements of l twice as large if sizes, strides and addresses allow it.

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -47,7 +48,7 @@ func (g *Device) multiply(dt tensor.DType, p product) {
 		l = g.kernel("matmul_bf16_f32")
 	}
 	put(put(l.ptr(p.c, p.a, p.b), a), b).i64(p.ldc, p.stepC, p.batch, p.m, p.n, p.k).float(dt, p.alpha).float(dt, p.beta).
-		blocks(p.batch * ((p.m + side - 1) / side) * ((p.n + side - 1) / side))
+		blocks(p.batch * ints.DivUp(p.m, side) * ints.DivUp(p.n, side))
 }
 
 // MatMul computes m for each index of l. The strides A and B of l count matrices of a and

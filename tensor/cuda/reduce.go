@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -25,11 +26,11 @@ func blocksOf(n, inner int) int {
 	if inner == 1 {
 		return n
 	}
-	return (n + threads - 1) / threads
+	return ints.DivUp(n, threads)
 }
 
 // tallBlocks returns how many blocks tall_columns in kernels/common.h wants.
-func tallBlocks(columns int) int { return (columns + 7) / 8 }
+func tallBlocks(columns int) int { return ints.DivUp(columns, 8) }
 
 // Reduce computes dst[o, i] = op over r of x[o, r, i]; of bfloat16 dst is float32.
 func (g kernels) Reduce(op kernel.ReduceOp, dt tensor.DType, dst, x unsafe.Pointer, a kernel.Axis) {
@@ -143,7 +144,7 @@ func (g kernels) ColumnSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Poi
 // Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with reverse.
 func (g kernels) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, a kernel.Axis) {
 	outer, n, inner := a.Outer, a.N, a.Inner
-	inOrder := (outer + 31) / 32 // blocks of so many rows
+	inOrder := ints.DivUp(outer, 32) // blocks of so many rows
 	if dt == tensor.Float64 {
 		l := g.kernel("cumsum_f64").flag(reverse).ptr(dst, x).i64(outer, n, inner)
 		if inner > 1 {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -91,7 +92,7 @@ func (g kernels) NormGrad(o kernel.NormGrad) {
 func normParts(rows, team int) int {
 	const some, least, most = 256, 8, 64
 	teams := some * threads / team
-	return max(1, min(rows/least, (rows+teams*most-1)/(teams*most)*teams))
+	return max(1, min(rows/least, ints.DivUp(rows, teams*most)*teams))
 }
 
 // CrossEntropyStats fills stats [n, 4] from logits; see tensor's function of that name.

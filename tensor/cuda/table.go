@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
@@ -62,8 +63,8 @@ func (g kernels) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m
 // unique is Unique without waiting: it leaves the three numbers on the device, in found.
 func (g kernels) unique(ids kernel.Index, lo, size int, d kernel.Distinct) (found mem.Ref) {
 	n := ids.N
-	passes := max(1, (bits.Len(uint(max(size-1, 0)))+digitBits-1)/digitBits)
-	tiles := (n + tile - 1) / tile
+	passes := max(1, ints.DivUp(bits.Len(uint(max(size-1, 0))), digitBits))
+	tiles := ints.DivUp(n, tile)
 	group := min(8, (bits.Len(uint(tiles))+1)/2) // a tile reads about as many groups as tiles
 	words := (tiles + (tiles-1)>>group + 2) / 2 * 2
 	zeros := 8*4 + 4*8 + 4*4<<digitBits + 4*words*(1+passes<<digitBits) // Sort in kernels/table.cu
@@ -102,7 +103,7 @@ func (g kernels) sumSegments(dt tensor.DType, dst, values, index, found unsafe.P
 	if unit == 16 {
 		columns = dim * dt.Size() / 16
 	}
-	part, pieces, chunks := unsafe.Pointer(nil), 0, (columns+31)/32
+	part, pieces, chunks := unsafe.Pointer(nil), 0, ints.DivUp(columns, 32)
 	if s.Most > piece {
 		pieces = rows / piece
 		sums := g.Scratch(2 * (pieces + 1) * dim * dt.Size())
@@ -111,7 +112,7 @@ func (g kernels) sumSegments(dt tensor.DType, dst, values, index, found unsafe.P
 	}
 	several := max(1, 32>>bits.Len(uint(columns-1))) // sums of a warp
 	g.typed("sum_segments", dt).i32(unit).ptr(dst, values, part, s.Order, s.Start, index, found).i64(segments, rows,
-		dim).warps((pieces + segments + several - 1) / several * chunks)
+		dim).warps(ints.DivUp(pieces+segments, several) * chunks)
 	g.typed("join_pieces", dt).i32(unit).ptr(dst, part, s.Start, index, found).i64(segments, rows, dim).warps(pieces * chunks)
 }
 
