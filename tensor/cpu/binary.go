@@ -20,15 +20,15 @@ func (c *own) Binary(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointe
 		parallel(n, 1, 64, func(lo, hi int) { binaryHalf(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
 	case dt == dtype.Float32:
 		d, x, y := sliceOf[float32](dst, n), sliceOf[float32](a, n), sliceOf[float32](b, n)
-		l := simd.Writing(d, x, y)
+		mode := simd.Writing(d, x, y)
 		if n < ParallelFrom {
-			binary32(l, op, d, x, y)
-			l.Done()
+			binary32(mode, op, d, x, y)
+			mode.Done()
 			return
 		}
 		parallel(n, 1, 64, func(lo, hi int) {
-			binary32(l, op, d[lo:hi], x[lo:hi], y[lo:hi])
-			l.Done()
+			binary32(mode, op, d[lo:hi], x[lo:hi], y[lo:hi])
+			mode.Done()
 		})
 	default:
 		types[dt].binary(op, dst, a, b, n)
@@ -103,20 +103,20 @@ func scalarForms[T number](first bool) []func(dst, x []T, v T) {
 // modeForms32 and modeScalars32 are the binaryForms and scalarForms of float32 that take a
 // Mode: whether to store past the caches.
 var (
-	modeForms32 = []func(l simd.Mode, dst, a, b []float32){
-		kernel.OpAdd: func(l simd.Mode, dst, a, b []float32) {
+	modeForms32 = []func(mode simd.Mode, dst, a, b []float32){
+		kernel.OpAdd: func(mode simd.Mode, dst, a, b []float32) {
 			if unsafe.SliceData(dst) == unsafe.SliceData(a) {
 				simd.AddTo(dst, b)
 				return
 			}
-			l.Add(dst, a, b)
+			mode.Add(dst, a, b)
 		},
 		kernel.OpSub: simd.Mode.Sub, kernel.OpMul: simd.Mode.Mul, kernel.OpDiv: simd.Mode.Div,
 		kernel.OpMaximum: simd.Mode.Max, kernel.OpMinimum: simd.Mode.Min,
 	}
-	modeScalars32 = []func(l simd.Mode, dst, x []float32, v float32){
+	modeScalars32 = []func(mode simd.Mode, dst, x []float32, v float32){
 		kernel.OpAdd: simd.Mode.AddScalar, kernel.OpMul: simd.Mode.Scale,
-		kernel.OpSub: func(l simd.Mode, dst, x []float32, v float32) { l.AddScalar(dst, x, -v) },
+		kernel.OpSub: func(mode simd.Mode, dst, x []float32, v float32) { mode.AddScalar(dst, x, -v) },
 	}
 )
 
@@ -209,18 +209,18 @@ func (e *kernelsOf[T]) number(op kernel.BinaryOp, dst, x []T, v T, swap bool) {
 }
 
 // binary32 is vector of float32 with a Mode.
-func binary32(l simd.Mode, op kernel.BinaryOp, dst, a, b []float32) {
+func binary32(mode simd.Mode, op kernel.BinaryOp, dst, a, b []float32) {
 	if f := form(modeForms32, op); f != nil {
-		f(l, dst, a, b)
+		f(mode, dst, a, b)
 		return
 	}
 	define(op, dst, a, b)
 }
 
 // scalar32 is number of float32 with a Mode.
-func scalar32(l simd.Mode, op kernel.BinaryOp, dst, x []float32, v float32, swap bool) {
+func scalar32(mode simd.Mode, op kernel.BinaryOp, dst, x []float32, v float32, swap bool) {
 	if f := form(modeScalars32, op); f != nil && (!swap || op != kernel.OpSub) {
-		f(l, dst, x, v)
+		f(mode, dst, x, v)
 		return
 	}
 	float32s.number(op, dst, x, v, swap)
@@ -235,11 +235,11 @@ func (c *own) BinaryLoop(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Po
 		types[dt].binaryLoop(op, dst, a, b, l)
 		return
 	}
-	to := simd.Writing(sliceOf[float32](dst, l.Numel()), sliceOf[float32](a, 1), sliceOf[float32](b, 1))
+	mode := simd.Writing(sliceOf[float32](dst, l.Numel()), sliceOf[float32](a, 1), sliceOf[float32](b, 1))
 	binaryLoop(dst, a, b, &l, op,
-		func(op kernel.BinaryOp, dst, a, b []float32) { binary32(to, op, dst, a, b) },
-		func(op kernel.BinaryOp, dst, x []float32, v float32, swap bool) { scalar32(to, op, dst, x, v, swap) })
-	to.Done()
+		func(op kernel.BinaryOp, dst, a, b []float32) { binary32(mode, op, dst, a, b) },
+		func(op kernel.BinaryOp, dst, x []float32, v float32, swap bool) { scalar32(mode, op, dst, x, v, swap) })
+	mode.Done()
 }
 
 // at returns the address of element i.
@@ -283,10 +283,10 @@ func (c *own) BinaryScalar(op kernel.BinaryOp, dt dtype.DType, dst, x unsafe.Poi
 		parallel(n, 1, 64, func(lo, hi int) { scalarHalf(op, d[lo:hi], s[lo:hi], float32(v.Value), v.First) })
 	case dt == dtype.Float32 && n >= ParallelFrom:
 		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
-		l := simd.Writing(d, s)
+		mode := simd.Writing(d, s)
 		parallel(n, 1, 64, func(lo, hi int) {
-			scalar32(l, op, d[lo:hi], s[lo:hi], float32(v.Value), v.First)
-			l.Done()
+			scalar32(mode, op, d[lo:hi], s[lo:hi], float32(v.Value), v.First)
+			mode.Done()
 		})
 	default:
 		types[dt].binaryScalar(op, dst, x, v, n)

@@ -1,11 +1,11 @@
 package cpu
 
 import (
+	"unsafe"
+
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
-
-import "unsafe"
 
 // CompareLoop computes dst = op(a, b), one byte of 0 or 1 an element, over
 // arguments that broadcast.

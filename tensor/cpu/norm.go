@@ -36,16 +36,16 @@ func (c *own) Norm(o kernel.Norm) {
 	}
 	d, s := sliceOf[float32](o.Y, rows*n), sliceOf[float32](o.X, rows*n)
 	w, b := optional[float32](o.Weight, n), optional[float32](o.Bias, n)
-	l := simd.Writing(d, s)
+	mode := simd.Writing(d, s)
 	parallel(rows, n*4, 1, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			if d, s := d[r*n:(r+1)*n], s[r*n:(r+1)*n]; o.Centre {
-				st[2*r], st[2*r+1] = l.LayerNormRow(d, s, w, b, o.Eps)
+				st[2*r], st[2*r+1] = mode.LayerNormRow(d, s, w, b, o.Eps)
 			} else {
-				st[r] = l.RMSNormRow(d, s, w, o.Eps)
+				st[r] = mode.RMSNormRow(d, s, w, o.Eps)
 			}
 		}
-		l.Done()
+		mode.Done()
 	})
 }
 
@@ -94,14 +94,14 @@ func (c *own) NormGrad(o kernel.NormGrad) {
 	}
 	d, dw, db := sliceOf[float32](o.DX, rows*n), optional[float32](o.DWeight, n), optional[float32](o.DBias, n)
 	g, s, w, stats := sliceOf[float32](o.DY, rows*n), sliceOf[float32](o.X, rows*n), optional[float32](o.Weight, n), statsOf(&o.Norm)
-	l := simd.Writing(d, g, s)
-	defer l.Done()
+	mode := simd.Writing(d, g, s)
+	defer mode.Done()
 	sumRows(c.pairwise, rows, dw, db, func(r int, dw, db []float32) {
 		mean, rstd := stats(r)
 		if d, s, g := d[r*n:(r+1)*n], s[r*n:(r+1)*n], g[r*n:(r+1)*n]; o.Centre {
-			l.LayerNormGradRow(d, dw, db, s, g, w, mean, rstd)
+			mode.LayerNormGradRow(d, dw, db, s, g, w, mean, rstd)
 		} else {
-			l.RMSNormGradRow(d, dw, s, g, w, rstd)
+			mode.RMSNormGradRow(d, dw, s, g, w, rstd)
 		}
 	})
 }

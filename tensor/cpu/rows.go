@@ -22,7 +22,7 @@ func (c *own) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.Inde
 
 func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo, rows int, zero bool) {
 	ahead := aheadOf(rowBytes)
-	l := simd.Moving(2 * len(ids) * rowBytes)
+	mode := simd.Moving(2 * len(ids) * rowBytes)
 	parallel(len(ids), rowBytes/4, 1, func(from, to int) {
 		for i, next := from, from; i < to; i++ {
 			for ; next < min(i+ahead+1, to); next++ { // once some rows, then one
@@ -32,12 +32,12 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 			}
 			d := unsafe.Slice((*byte)(unsafe.Add(dst, i*rowBytes)), rowBytes)
 			if r := int(ids[i]) - lo; uint(r) < uint(rows) {
-				l.CopyNear(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
+				mode.CopyNear(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
 			} else if zero {
 				clear(d)
 			}
 		}
-		l.Done()
+		mode.Done()
 	})
 }
 

@@ -41,29 +41,29 @@ func (c *own) SoftmaxGrad(dt dtype.DType, log bool, dx, dy, y unsafe.Pointer, m 
 	eachRow2(d, a, b, m.Cols, row, simd.Writing(d, a, b))
 }
 
-// eachRow calls f with Mode l for each row of n elements.
-func eachRow[T any](dst, x []T, n int, f func(l simd.Mode, dst, x []T), l simd.Mode) {
+// eachRow calls f with mode for each row of n elements.
+func eachRow[T any](dst, x []T, n int, f func(mode simd.Mode, dst, x []T), mode simd.Mode) {
 	if len(x) == 0 {
 		return
 	}
 	parallel(len(x)/n, n*4, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			f(l, dst[i*n:(i+1)*n], x[i*n:(i+1)*n])
+			f(mode, dst[i*n:(i+1)*n], x[i*n:(i+1)*n])
 		}
-		l.Done()
+		mode.Done()
 	})
 }
 
 // eachRow2 is eachRow for two sources.
-func eachRow2[T any](dst, x, y []T, n int, f func(l simd.Mode, dst, x, y []T), l simd.Mode) {
+func eachRow2[T any](dst, x, y []T, n int, f func(mode simd.Mode, dst, x, y []T), mode simd.Mode) {
 	if len(x) == 0 {
 		return
 	}
 	parallel(len(x)/n, n*4, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			f(l, dst[i*n:(i+1)*n], x[i*n:(i+1)*n], y[i*n:(i+1)*n])
+			f(mode, dst[i*n:(i+1)*n], x[i*n:(i+1)*n], y[i*n:(i+1)*n])
 		}
-		l.Done()
+		mode.Done()
 	})
 }
 
