@@ -202,11 +202,8 @@ func (r *Rank) sendNote(i int, tag uintptr, f comm.Fingerprint, sent, expected i
 	return r.begin(false, isend, pointer(&t.out), noteWords*8, r.job.lib.handles[typeByte], uintptr(t.peer), tag, r.comm)
 }
 
-// late returns the ranks, by world number, whose notes have not come.
-func (r *Rank) late(checking bool) (ranks []int) {
-	if !checking {
-		return nil
-	}
+// late returns the ranks, by world number, whose notes of the call have not come.
+func (r *Rank) late() (ranks []int) {
 	for i, q := range r.requests {
 		if q.receive && !q.done && i < r.noted {
 			ranks = append(ranks, r.world[r.notes[i].peer])

@@ -198,6 +198,7 @@ func (j *job) severalHosts() bool {
 	return slices.ContainsFunc(j.hosts, func(host uint64) bool { return host != j.hosts[0] })
 }
 
+// wrap names Close in an error; nil stays nil.
 func wrap(err error) error {
 	if err != nil {
 		return fmt.Errorf("mpi: Close: %w", err)

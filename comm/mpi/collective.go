@@ -13,7 +13,7 @@ import (
 // patterns are the patterns that Do carries out.
 const patterns = reductions | 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove
 
-// collective carries out a call that has been agreed on.
+// collective carries out a call that has been agreed on: by messages and folds of this package, or as native does.
 func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 	if len(r.world) == 2 {
 		if ok, err := r.two(ctx, call); ok {
@@ -37,6 +37,11 @@ func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 	if err := r.unanimous(ctx, call); err != nil {
 		return err
 	}
+	return r.native(ctx, call)
+}
+
+// native carries out a call by the library's collective, or by messages where that would move more bytes than r.most.
+func (r *Rank) native(ctx context.Context, call *comm.Call) error {
 	n, src, dst, dt := uintptr(call.Src.Count), r.at(call.Src, 0), r.at(call.Dst, 1), r.job.lib.handles[typeOf(call.DType())]
 	fits := call.Src.Bytes() <= r.most && call.Dst.Bytes() <= r.most
 	switch call.Kind {
@@ -196,13 +201,14 @@ func (r *Rank) average(call *comm.Call, sum comm.Buffer) {
 	}
 	switch sum.DType {
 	case comm.Float32:
-		divide(unsafe.Slice((*float32)(sum.Ptr), sum.Count), len(r.world))
+		divideAll(unsafe.Slice((*float32)(sum.Ptr), sum.Count), len(r.world))
 	case comm.Float64:
-		divide(unsafe.Slice((*float64)(sum.Ptr), sum.Count), len(r.world))
+		divideAll(unsafe.Slice((*float64)(sum.Ptr), sum.Count), len(r.world))
 	}
 }
 
-func divide[T float32 | float64](x []T, n int) {
+// divideAll does x[i] /= n.
+func divideAll[T float32 | float64](x []T, n int) {
 	for i := range x {
 		x[i] /= T(n)
 	}

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A control message is a message between two ranks on the control communicator:
@@ -260,10 +261,7 @@ func (m mismatch) Unwrap() error { return comm.ErrMismatch }
 // it began on each communicator, so that they know which ones wait for it in
 // vain, and then its cause. The job's lock is held.
 func (j *job) announceEnd(cause error) {
-	everyone := make([]int, j.size)
-	for w := range everyone {
-		everyone[w] = w
-	}
+	everyone := ints.Range(j.size)
 	var counts []byte
 	flush := func() {
 		if len(counts) > 0 {

@@ -32,11 +32,12 @@ type group struct {
 	messages atomic.Int64  // Sends begun less Recvs
 	aborted  atomic.Pointer[comm.AbortError]
 	unused   atomic.Bool // its Rank is gone
-	// of each Split, this rank's group, nil if it is in none; without those that were freed. Guarded by the job's lock
-	children []*group
-	begun    map[messageKey]uint64 // Sends and Recvs begun, by the other side. Guarded by the job's lock
-	stuck    *stuck                // the call that takes long, nil if none does. Guarded by the job's lock
-	due      int                   // how many of them there may be before a look
+	due      int         // how many children there may be before reclaim looks for unused ones
+
+	// Guarded by the job's lock:
+	children []*group              // of each Split, this rank's group, nil if it is in none; without those that were freed
+	begun    map[messageKey]uint64 // Sends and Recvs begun, by the other side
+	stuck    *stuck                // the call that takes long, nil if none does
 }
 
 // newGroup is the group of rank me of size.

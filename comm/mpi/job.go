@@ -26,7 +26,7 @@ type job struct {
 	answering  sync.Mutex                  // held while a question is answered, see answer
 	spins      int                         // looks before a waiting rank yields
 	yields     bool                        // the library does, at each look
-	lengths    bool                        // a message's tag holds its length, see lengthInTag
+	lengths    bool                        // a message's tag holds its length, see length.go
 	checks     checking                    // of calls
 	thread     chan func()                 // runs on the thread that started the library
 	control    uintptr                     // the communicator of control messages
@@ -50,10 +50,10 @@ type job struct {
 	probes    uint64                      // numbers given to them
 	questions map[uint64]*wait            // probes that a rank may answer, by their numbers
 	reported  control.Report              // the last report to rank 0
-	made      uintptr                     // a communicator
+	made      uintptr                     // the communicator that an MPI call makes or frees
 	asking    map[uint64]bool             // groups that want the turn or have it, by their ids, see takeTurn
 	turn      *group                      // the group that has the turn, or is promised it; nil: none
-	cells     [3]int32                    // other results
+	cells     [3]int32                    // other results of MPI calls
 	status    status                      // of a message
 	attribute *int32                      // of the world
 }
@@ -74,7 +74,7 @@ type request struct {
 	flag    int32
 	receive bool // of a message: can be taken back
 	done    bool
-	told    bool // somebody who wanted to know that it has ended
+	told    bool // who wants to know of its end has been told
 }
 
 // test asks whether a request has ended; the job's lock is held.

@@ -51,11 +51,7 @@ func levelsOf(hosts []uint64) *levels {
 
 // levels returns those of a communicator of these ranks of the world.
 func (j *job) levels(world []int) *levels {
-	hosts := make([]uint64, len(world))
-	for i, r := range world {
-		hosts[i] = j.hosts[r]
-	}
-	return levelsOf(hosts)
+	return levelsOf(ints.Pick(j.hosts, world))
 }
 
 // levelled reports whether a call goes by levels. Sums of 16-bit floats do not: they would be rounded on each host.

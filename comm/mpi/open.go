@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/cgroup"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // threadSerialized is MPI_THREAD_SERIALIZED, the same in both ABIs.
@@ -80,10 +81,7 @@ func open(o Options) (*Rank, error) {
 			"name the launcher's own library in %s",
 			launch.Launcher, launch.Size, lib.version, lib.name, j.size, libraryVariable)
 	}
-	world := make([]int, j.size)
-	for i := range world {
-		world[i] = i
-	}
+	world := ints.Range(j.size)
 	if j.segment != nil {
 		go j.guard()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A process that dies does not tell the others. So each rank has a pipe that nobody writes to, and
@@ -96,10 +97,6 @@ func (j *job) announceDeath(p *peer, peers []peer) {
 		j.lost(err, status)
 	}
 	j.segment.Ended(p.rank, err.Cause)
-	everyone := make([]int, j.size)
-	for w := range everyone {
-		everyone[w] = w
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -108,7 +105,7 @@ func (j *job) announceDeath(p *peer, peers []peer) {
 	j.markEnded(p.rank, err.Cause, true, true)
 	data := j.write(controlEnd, endDied, 0, 0, []byte(err.Cause))
 	binary.LittleEndian.PutUint32(data[4:], uint32(p.rank)) // in its stead
-	j.post(data, everyone)
+	j.post(data, ints.Range(j.size))
 }
 
 // describeDeath says how the process of a rank has ended, and in which call.

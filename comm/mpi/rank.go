@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -17,7 +18,7 @@ import (
 const worldID = 1
 
 // maxBytes is the most that one MPI call moves: far enough below 2³¹ for what
-// libraries compute from it, and for a tag to hold, see lengthInTag.
+// libraries compute from it, and for a tag to hold, see length.go.
 const maxBytes = 1 << 27
 
 // The tags of messages on a group's communicator, which tagBits hold.
@@ -126,10 +127,7 @@ func (r *Rank) split(ctx context.Context, members []int) (*Rank, error) {
 	if made == nil {
 		return nil, nil
 	}
-	world := make([]int, len(members))
-	for i, m := range members {
-		world[i] = r.world[m]
-	}
+	world := ints.Pick(r.world, members)
 	return &Rank{job: r.job, parent: r, group: made, me: int(key), world: world,
 		checks: r.checks, unordered: r.unordered, most: r.most, levels: r.job.levels(world)}, nil
 }

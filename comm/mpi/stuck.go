@@ -91,7 +91,7 @@ func (r *Rank) needs(call *comm.Call, comparing bool) needs {
 		peer := r.world[call.Root]
 		return needs{comm.RecvKind, r.begun[messageKey{comm.SendKind, peer}], []int{peer}}
 	case comparing:
-		return needs{comm.BarrierKind, r.calls.Load(), r.late(true)}
+		return needs{comm.BarrierKind, r.calls.Load(), r.late()}
 	}
 	return needs{comm.BarrierKind, r.calls.Load(), r.world}
 }

@@ -134,7 +134,7 @@ func (r *Rank) waitFor(ctx context.Context, call *comm.Call, n int, arrived func
 			return nil
 		}
 		if first > before {
-			rest.total, rest.waited, rest.began = rest.total+rest.waited, 0, time.Time{} // the others are there
+			rest.total, rest.waited, rest.began = rest.total+rest.waited, 0, time.Time{} // a request has ended: the others are in the call
 		}
 		if e := r.dead(); e != nil {
 			return r.giveUp(call, e)
@@ -244,12 +244,14 @@ func (r *Rank) giveUp(call *comm.Call, err error) error {
 	return err
 }
 
-// tooLate is the error of a call whose context has ended. Which ranks have not come is
-// known of those with which the calls are compared.
-func (r *Rank) tooLate(ctx context.Context, checking bool) error {
+// tooLate is the error of a call whose context has ended. If the call waited for notes, comparing, the error names the
+// ranks whose notes have not come.
+func (r *Rank) tooLate(ctx context.Context, comparing bool) error {
 	cause := context.Cause(ctx)
-	if late := r.late(checking); len(late) > 0 {
-		return comm.Late(cause, late)
+	if comparing {
+		if late := r.late(); len(late) > 0 {
+			return comm.Late(cause, late)
+		}
 	}
 	if r.checks != checkAll && errors.Is(cause, context.DeadlineExceeded) {
 		return fmt.Errorf("%w; GORUN_DEBUG=1 has the error name the ranks that had not made this call", cause)
@@ -289,9 +291,9 @@ func (r *Rank) vain(call *comm.Call) error {
 	return &comm.EndedError{Rank: who, Cause: first.cause}
 }
 
-// pause is the time between two passes.
+// pause is how a rank rests between two passes of the gate.
 type pause struct {
-	looks    int
+	looks    int // rests so far
 	patience time.Duration
 	yielded  bool // by the library, in each look
 	began    time.Time
@@ -299,6 +301,7 @@ type pause struct {
 	total    time.Duration // before it
 }
 
+// wait rests once.
 func (p *pause) wait(call *comm.Call) {
 	p.looks++
 	if p.began.IsZero() {

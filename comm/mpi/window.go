@@ -275,12 +275,7 @@ func (w *windowMemory) Flush(rank int) error {
 }
 
 // Touch returns what has ended the communicator.
-func (r *Rank) Touch(comm.Kind, int) error {
-	if e := r.dead(); e != nil {
-		return e
-	}
-	return r.news()
-}
+func (r *Rank) Touch(comm.Kind, int) error { return r.Broken() }
 
 // Await looks at memory until it is as it should be.
 func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
@@ -292,11 +287,8 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 		if rank < 0 || err != nil {
 			return err
 		}
-		if err := r.news(); err != nil {
+		if err := r.Broken(); err != nil {
 			return err
-		}
-		if e := r.dead(); e != nil {
-			return e
 		}
 		if err := r.hasEnded(rank, on); err != nil {
 			return err

@@ -20,10 +20,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -71,13 +73,9 @@ type Rank struct {
 
 // New returns the world of a binding. name is the package that errors name.
 func New(name string, b Binding) *Rank {
-	world := make([]int, b.Size())
-	for r := range world {
-		world[r] = r
-	}
 	checks := os.Getenv("GORUN_DEBUG") != "0"
 	return &Rank{job: &job{binding: b, name: name, most: maxBytes, checks: checks, ending: func(error) {}, next: 1}, me: b.Rank(),
-		world: world}
+		world: ints.Range(b.Size())}
 }
 
 // Rank returns this rank's number in the group.
@@ -142,14 +140,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	if len(members) == 0 {
 		return nil, nil
 	}
-	made := &Rank{job: r.job, tag: int(tag)}
-	for i, m := range members {
-		made.world = append(made.world, r.world[m])
-		if m == r.me {
-			made.me = i
-		}
-	}
-	return made, nil
+	return &Rank{job: r.job, tag: int(tag), world: ints.Pick(r.world, members), me: slices.Index(members, r.me)}, nil
 }
 
 // Do carries out one call.
