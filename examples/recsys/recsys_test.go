@@ -100,11 +100,11 @@ func TestProgramHasTheSameBits(t *testing.T) {
 	args := []string{"-rows", "4000", "-batch", "64", "-dim", "4", "-json"}
 	example := programtest.Build(t)
 	example.HasTheSameBits(t, ways, args...)
-	t.Run("micro-batches", func(t *testing.T) { // of 128 lines and more
+	t.Run("micro-batches", func(t *testing.T) { // of 128 lines, also in the last batch of an epoch of 5632
 		ways := []programtest.Way{{Ranks: 3}, {Ranks: 1, Args: []string{"-unfused"}}, {Ranks: 1, Args: []string{"-micro", "2"}},
 			{Ranks: 3, Args: []string{"-micro", "4"}}, {Ranks: 4, Args: []string{"-micro", "2", "-dp", "2"}},
 			{Ranks: 1, Args: []string{"-micro", "4"}, Full: true}, {Ranks: 4, Args: []string{"-micro", "4"}, Full: true}}
-		example.HasTheSameBits(t, ways, append(args, "-rows", "6000", "-batch", "512")...)
+		example.HasTheSameBits(t, ways, append(args, "-rows", "6257", "-batch", "512")...)
 	})
 	t.Run("bfloat16", func(t *testing.T) {
 		for i := range ways { // which goes the same ways as float32
