@@ -90,3 +90,19 @@ func TestShapeIsACopy(t *testing.T) {
 		})
 	})
 }
+
+// TestInputsStay calls operators whose results have other shapes than their input: what a rank has of it keeps its shape.
+func TestInputsStay(t *testing.T) {
+	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		return dtensor.Try(ctx, m, func() {
+			for _, shape := range [][]int{{5, 3}, {3, 5}, {2, 5, 3}} {
+				x := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, shape, layout.Replicate())
+				x.QR()
+				x.SVD()
+				if !slices.Equal(x.Local().Shape(), shape) {
+					failf("%v has the local tensor %v", x, x.Local())
+				}
+			}
+		})
+	})
+}

@@ -3,6 +3,7 @@ package dtensor
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/linalg"
@@ -144,8 +145,8 @@ func (x *Tensor) decomposed(op string, shapes [][]int, f func(a []float64) [][]f
 	}
 	parts := make([]*Tensor, len(shapes))
 	for i, shape := range shapes {
-		parts[i] = x.matrixwise(op, append(x.Shape()[:last], shape...), func() *tensor.Tensor {
-			return like(x.local, lists[i], append(x.local.Shape()[:last], shape...)...)
+		parts[i] = x.matrixwise(op, slices.Concat(x.Shape()[:last], shape), func() *tensor.Tensor {
+			return like(x.local, lists[i], slices.Concat(x.local.Shape()[:last], shape)...)
 		})
 	}
 	return parts
