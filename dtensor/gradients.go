@@ -25,7 +25,7 @@ import (
 // what nn's convolutions are made of), reductions, Softmax, LogSoftmax, Cumsum, LayerNorm, RMSNorm, ScaledDotProductAttention,
 // RingAttention, Dropout, Recompute, the cross-entropies and TopK of package loss, Lookup and LookupAs of a table in memory that
 // is not fused; what moves elements: Reshape, Permute, Expand, Narrow, Cat, Roll, Flip, IndexSelect, Gather, Scatter, ScatterAdd,
-// ScatterReduce, IndexAdd, TopK, Sort, Cast, Redistribute, To; and Cholesky, Solve, SolveTriangular, Slogdet.
+// ScatterReduce, IndexAdd, TopK, Sort, Cast, Redistribute, To; and Cholesky, Solve, SolveTriangular, Slogdet, QR, Eigh, SVD.
 // Gradients throws a *LayoutError that names another operator if it meets one. It does not meet those of Record, which every
 // lookup is, that depend on no x. With SameBits what it returns has the same bits on any number of ranks.
 func Gradients(f func() *Tensor, xs ...*Tensor) []*Tensor {

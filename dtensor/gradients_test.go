@@ -14,7 +14,7 @@ import (
 )
 
 // once are the cases whose operators cannot be differentiated twice.
-var once = []string{"Digamma", "I0", "QR", "Eigh", "SVD"}
+var once = []string{"Digamma", "I0"}
 
 // twiceCases are opCases, and functions in which several gradients are added up.
 var twiceCases = append(slices.Clone(opCases),

@@ -28,27 +28,26 @@ func (x *Tensor) QR() (q, r *Tensor) {
 		return [][]float64{q, r}
 	})
 	q, r = parts[0], parts[1]
-	fq, fr := q.Detach(), r.Detach()
-	first := func() *Tensor { return fr.Narrow(-1, 0, k) }
+	first := func() *Tensor { return r.Narrow(-1, 0, k) }
 	// solved returns the gradient of the first k columns of x: (g + q·s)·r⁻ᵀ, where s is symmetric and has p's upper triangle.
 	solved := func(g, p *Tensor) *Tensor {
-		y := fq.MatMul(p.Triu(0).Add(p.Triu(1).Transpose(-2, -1)))
+		y := q.MatMul(p.Triu(0).Add(p.Triu(1).Transpose(-2, -1)))
 		if g != nil {
 			y = y.Add(g)
 		}
 		return first().SolveTriangular(y.Transpose(-2, -1), true).Transpose(-2, -1)
 	}
-	q = Record(op, q, []*Tensor{x}, func(gy *Tensor) []Grad {
-		return []Grad{Dense(solved(gy, fq.Transpose(-2, -1).MatMul(gy).Neg()).Pad(-1, 0, n-k, 0))}
+	q = recordOperators(op, q, []*Tensor{x}, func(gy *Tensor) []Grad {
+		return []Grad{Dense(solved(gy, q.Transpose(-2, -1).MatMul(gy).Neg()).Pad(-1, 0, n-k, 0))}
 	})
-	r = Record(op, r, []*Tensor{x}, func(gy *Tensor) []Grad {
+	r = recordOperators(op, r, []*Tensor{x}, func(gy *Tensor) []Grad {
 		p := gy.Narrow(-1, 0, k).MatMul(first().Transpose(-2, -1))
 		if n == k {
 			return []Grad{Dense(solved(nil, p))}
 		}
 		g := gy.Narrow(-1, k, n-k) // of qᵀ times the other columns of x
-		back := fr.Narrow(-1, k, n-k).MatMul(g.Transpose(-2, -1))
-		return []Grad{Dense(Cat(-1, solved(fq.MatMul(back), p.Sub(back)), fq.MatMul(g)))}
+		back := r.Narrow(-1, k, n-k).MatMul(g.Transpose(-2, -1))
+		return []Grad{Dense(Cat(-1, solved(q.MatMul(back), p.Sub(back)), q.MatMul(g)))}
 	})
 	return q, r
 }
@@ -70,13 +69,12 @@ func (x *Tensor) Eigh() (values, vectors *Tensor) {
 		return [][]float64{d, v}
 	})
 	values, vectors = parts[0], parts[1]
-	fd, fv := values.Detach(), vectors.Detach()
-	values = Record(op, values, []*Tensor{x}, func(gy *Tensor) []Grad {
-		return []Grad{Dense(fv.Mul(gy.Unsqueeze(-2)).MatMul(fv.Transpose(-2, -1)))}
+	values = recordOperators(op, values, []*Tensor{x}, func(gy *Tensor) []Grad {
+		return []Grad{Dense(vectors.Mul(gy.Unsqueeze(-2)).MatMul(vectors.Transpose(-2, -1)))}
 	})
-	vectors = Record(op, vectors, []*Tensor{x}, func(gy *Tensor) []Grad {
-		t := fv.Transpose(-2, -1)
-		g := fv.MatMul(t.MatMul(gy).Div(differences(fd))).MatMul(t)
+	vectors = recordOperators(op, vectors, []*Tensor{x}, func(gy *Tensor) []Grad {
+		t := vectors.Transpose(-2, -1)
+		g := vectors.MatMul(t.MatMul(gy).Div(differences(values))).MatMul(t)
 		return []Grad{Dense(g.Add(g.Transpose(-2, -1)).Scale(0.5))}
 	})
 	return values, vectors
@@ -100,27 +98,26 @@ func (x *Tensor) SVD() (u, s, vh *Tensor) {
 		return [][]float64{u, s, vh}
 	})
 	u, s, vh = parts[0], parts[1], parts[2]
-	fu, fs, fv := u.Detach(), s.Detach(), vh.Detach()
 	// turned returns the skew part of p, twice, over the differences of squares.
-	turned := func(p *Tensor) *Tensor { return p.Sub(p.Transpose(-2, -1)).Div(differences(fs.Square())) }
-	u = Record(op, u, []*Tensor{x}, func(gy *Tensor) []Grad {
-		p := fu.Transpose(-2, -1).MatMul(gy)
-		g := fu.MatMul(turned(p).Mul(fs.Unsqueeze(-2)))
+	turned := func(p *Tensor) *Tensor { return p.Sub(p.Transpose(-2, -1)).Div(differences(s.Square())) }
+	u = recordOperators(op, u, []*Tensor{x}, func(gy *Tensor) []Grad {
+		p := u.Transpose(-2, -1).MatMul(gy)
+		g := u.MatMul(turned(p).Mul(s.Unsqueeze(-2)))
 		if m > k {
-			g = g.Add(gy.Sub(fu.MatMul(p)).Div(fs.Unsqueeze(-2)))
+			g = g.Add(gy.Sub(u.MatMul(p)).Div(s.Unsqueeze(-2)))
 		}
-		return []Grad{Dense(g.MatMul(fv))}
+		return []Grad{Dense(g.MatMul(vh))}
 	})
-	s = Record(op, s, []*Tensor{x}, func(gy *Tensor) []Grad {
-		return []Grad{Dense(fu.Mul(gy.Unsqueeze(-2)).MatMul(fv))}
+	s = recordOperators(op, s, []*Tensor{x}, func(gy *Tensor) []Grad {
+		return []Grad{Dense(u.Mul(gy.Unsqueeze(-2)).MatMul(vh))}
 	})
-	vh = Record(op, vh, []*Tensor{x}, func(gy *Tensor) []Grad {
-		p := gy.MatMul(fv.Transpose(-2, -1))
-		g := turned(p.Transpose(-2, -1)).Mul(fs.Unsqueeze(-1)).MatMul(fv)
+	vh = recordOperators(op, vh, []*Tensor{x}, func(gy *Tensor) []Grad {
+		p := gy.MatMul(vh.Transpose(-2, -1))
+		g := turned(p.Transpose(-2, -1)).Mul(s.Unsqueeze(-1)).MatMul(vh)
 		if n > k {
-			g = g.Add(gy.Sub(p.MatMul(fv)).Div(fs.Unsqueeze(-1)))
+			g = g.Add(gy.Sub(p.MatMul(vh)).Div(s.Unsqueeze(-1)))
 		}
-		return []Grad{Dense(fu.MatMul(g))}
+		return []Grad{Dense(u.MatMul(g))}
 	})
 	return u, s, vh
 }
