@@ -22,7 +22,9 @@ func (a *Tensor) LogicalAnd(b *Tensor) *Tensor {
 func (a *Tensor) LogicalOr(b *Tensor) *Tensor { return b.truth().maskedFill("LogicalOr", a.truth(), 1) }
 
 // LogicalXor returns whether one of a and b is true and the other is not.
-func (a *Tensor) LogicalXor(b *Tensor) *Tensor { return a.truth().Compare(kernel.OpNe, b.truth()) }
+func (a *Tensor) LogicalXor(b *Tensor) *Tensor {
+	return a.truth().compare("LogicalXor", kernel.OpNe, b.truth())
+}
 
 // truth returns whether x is true.
 func (x *Tensor) truth() *Tensor { return x.Detach().Cast(tensor.Bool) }

@@ -199,17 +199,25 @@ func withoutNothing(ts []*Tensor) []*Tensor {
 	return ts
 }
 
-// Stack joins tensors of one shape along a new dimension dim.
+// Stack joins tensors of one shape along a new dimension dim; see Cat. It throws a *LayoutError for no inputs, and if shapes or
+// types differ.
 func Stack(dim int, ts ...*Tensor) *Tensor {
+	if len(ts) == 0 {
+		refuse("Stack", "there is nothing to join", "give at least one tensor")
+	}
+	sameMesh("Stack", ts...)
+	sameType("Stack", ts...)
+	n := ts[0].NDim()
+	if dim < -n-1 || dim > n {
+		refuse("Stack", fmt.Sprintf("dim %d is out of range [%d, %d]", dim, -n-1, n), "", operand("operand 0", ts[0]))
+	}
 	rows := make([]*Tensor, len(ts))
 	for i, t := range ts {
-		if n := t.NDim(); dim < -n-1 || dim > n {
-			refuse("Stack", fmt.Sprintf("dim %d is out of range [%d, %d]", dim, -n-1, n), "", operand(fmt.Sprintf("operand %d", i), t))
+		if !slices.Equal(t.spec.shape, ts[0].spec.shape) {
+			refuse("Stack", fmt.Sprintf("operand %d has another shape than operand 0", i), "give tensors of one shape",
+				operand("operand 0", ts[0]), operand(fmt.Sprintf("operand %d", i), t))
 		}
 		rows[i] = t.Unsqueeze(dim)
 	}
-	if len(rows) > 0 && dim < 0 {
-		dim += rows[0].NDim()
-	}
-	return Cat(dim, rows...)
+	return Cat((dim+n+1)%(n+1), rows...)
 }

@@ -19,17 +19,22 @@ import (
 // (1 for an unbiased estimate).
 func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("Var").End()
+	return x.variance("Var", dims, correction, keepdim)
+}
+
+// variance is Var of an operator op.
+func (x *Tensor) variance(op string, dims []int, correction float64, keepdim bool) *Tensor {
 	if !x.DType().Float() {
-		refuse("Var", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
+		refuse(op, "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
 	}
-	n := float64(x.count("Var", dims))
+	n := float64(x.count(op, dims))
 	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(n-correction, 0))
 }
 
 // Std returns the standard deviation, the square root of Var. Its gradient where it is 0 is 0.
 func (x *Tensor) Std(dims []int, correction float64, keepdim bool) *Tensor {
 	return x.inWide("Std", func(x *Tensor) *Tensor {
-		square := x.Var(dims, correction, keepdim).Reduced()
+		square := x.variance("Std", dims, correction, keepdim).Reduced()
 		zero := square.CompareScalar(kernel.OpEq, 0)
 		return square.MaskedFill(zero, 1).Sqrt().MaskedFill(zero, 0)
 	})
@@ -51,7 +56,8 @@ func (a *Tensor) LogAddExp(b *Tensor) *Tensor {
 	sameType("LogAddExp", a, b)
 	return a.inWide("LogAddExp", func(a *Tensor) *Tensor {
 		b := b.widen()
-		apart := a.Sub(b).MaskedFill(a.Compare(kernel.OpEq, b), 0) // of infinities it would be NaN
+		equal := a.compare("LogAddExp", kernel.OpEq, b)
+		apart := a.Sub(b).MaskedFill(equal, 0) // of infinities it would be NaN
 		return a.Maximum(b).Add(apart.Abs().Neg().Exp().Log1p())
 	})
 }

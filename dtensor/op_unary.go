@@ -341,11 +341,15 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 // shapes broadcast. op is a constant of package tensor/kernel, OpEq, OpNe, OpLt,
 // OpLe, OpGt or OpGe: a.Compare(kernel.OpLt, b) is a < b.
 func (a *Tensor) Compare(op kernel.CompareOp, b *Tensor) *Tensor {
-	defer a.spec.mesh.Span(op.String()).End()
-	m := sameMesh(op.String(), a, b)
 	wantComparison("Compare", op, a)
-	sameType(op.String(), a, b)
-	name := op.String()
+	return a.compare(op.String(), op, b)
+}
+
+// compare is Compare of an operator name.
+func (a *Tensor) compare(name string, op kernel.CompareOp, b *Tensor) *Tensor {
+	defer a.spec.mesh.Span(name).End()
+	m := sameMesh(name, a, b)
+	sameType(name, a, b)
 	r := m.rule(keyOf(name, a, b), func() (*layout.Rule, error) { return pointwise(name, layout.Opaque, a, b) }, a, b)
 	x, y := a.to(r.in[0], name), b.to(r.in[1], name)
 	return m.part(r.out[0], tensor.Bool, func() *tensor.Tensor { return tensor.Compare(op, x.local, y.local) })
