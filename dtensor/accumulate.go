@@ -74,8 +74,9 @@ func passes(ctx context.Context, n int, f func(i int) *Tensor, params []*Tensor)
 // A running is the sum of some functions so far: that of their values, and for each
 // parameter a leaf with the gradients that have arrived.
 type running struct {
-	value  *Tensor
-	leaves []*node
+	value   *Tensor
+	leaves  []*node
+	reached bool // one of them depends on a parameter
 
 	pairs  bool // with same bits: what follows is added up in pairs, as one function of all parts does it
 	values pairwise.Fold[*Tensor]
@@ -104,6 +105,9 @@ func (s *running) pass(ctx context.Context, f func(i int) *Tensor, params []*Ten
 	}
 	v := f(i)
 	wantLoss("ValueAndGrad", v)
+	if s.reached = s.reached || t.reaches(v); last && !s.reached {
+		refuseConstant("ValueAndGrad", v, "the parameters")
+	}
 	eng.tape = nil // the backward pass is not recorded
 	defer eng.ops.pause()()
 	value := s.withValue(v.Detach(), scope, last)
@@ -292,6 +296,19 @@ func wantLoss(op string, v *Tensor) {
 		got = v.layoutString()
 	}
 	refuse(op, "the function returned "+got, "return a tensor of one element, a loss")
+}
+
+// reaches reports whether v, a loss, was computed from a leaf of the tape. A loss of Gradients may be constant, as that of a
+// linear function's slope is; on a rank outside the mesh operators of other packages record nothing.
+func (t *tape) reaches(v *Tensor) bool {
+	return t.slopes || v.spec.mesh.outside() || v.node != nil && v.node.tape == t
+}
+
+// refuseConstant throws because the loss v was computed from none of the leaves of its tape.
+func refuseConstant(op string, v *Tensor, leaves string) {
+	refuse(op, "the loss depends on none of "+leaves+", so all gradients would be zero",
+		"compute it inside the function from these tensors, without Detach, Argmax or Compare on the way; for a value alone use Try",
+		operand("loss", v))
 }
 
 // keep lets what has arrived at n outlive scope.

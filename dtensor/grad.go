@@ -47,9 +47,10 @@ func (g Grad) spec() *spec {
 // ValueAndGrad runs f, which must return a tensor of one element, and returns
 // its value (without a tape, replicated) and its gradients by the params. Each
 // gradient comes back in its parameter's own layout, Replicate where that is
-// Partial; that of a parameter f does not use is zero. Sums over axes that
-// replicate parameters are made at the end, one collective for each element
-// type and set of axes.
+// Partial; that of a parameter f does not use is zero. A value that depends on
+// none of them is an error, unless f takes Gradients. Sums over axes
+// that replicate parameters are made at the end, one collective for each
+// element type and set of axes.
 //
 // Params are marked for the duration of the call: what operators compute from
 // them is recorded. They must be made outside f, be of a floating-point type

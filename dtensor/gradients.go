@@ -95,6 +95,7 @@ func (e *engine) gradients(op string, f func() *Tensor, xs []*Tensor) []*Tensor 
 	defer e.enter()()
 	e.recorded = nil // f runs in no backward pass
 	t.inside++
+	t.slopes = true
 	defer func() { t.inside-- }()
 	first := len(t.nodes)
 	for _, x := range xs {

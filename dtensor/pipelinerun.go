@@ -186,6 +186,9 @@ func (r *pipelining) forward(number, part int) {
 	flight.compute(stage, part)
 	if next == nil {
 		wantLoss("Pipeline", flight.out)
+		if !flight.tape.reaches(flight.out) {
+			refuseConstant("Pipeline", flight.out, "the parameters and of what the last stage got")
+		}
 	} else {
 		next.wantInput(number+1, flight.out)
 		flight.out = flight.out.Redistribute(next.Placements...)

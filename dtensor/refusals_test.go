@@ -224,6 +224,7 @@ func TestRefusedByName(t *testing.T) {
 		}
 		value := func(f func() T, params ...T) error { _, _, err := dtensor.ValueAndGrad(ctx, f, params...); return err }
 		_, _, part := dtensor.Accumulate(ctx, 1, nil, w)
+		constant := value(func() T { return w.Detach().Scale(2) }, w)
 		_, _, stages := new(dtensor.Pipeline).ValueAndGrad(ctx, 1, w)
 		_, mesh := dtensor.NewMesh(nil)
 		for want, err := range map[string]error{
@@ -231,6 +232,7 @@ func TestRefusedByName(t *testing.T) {
 			"backward of mine returned 2 gradients for 1 inputs": value(loss(dtensor.Grad{}, dtensor.Grad{}), w),
 			"ValueAndGrad: the function is nil":                  value(nil, w),
 			"ValueAndGrad: parameter 1 is nil":                   value(loss(dtensor.Grad{}), w, nil),
+			"loss [] R on (x=2): the loss depends on none":       constant,
 			"Accumulate: the function is nil":                    part,
 			"Try: the function is nil":                           dtensor.Try(ctx, m, nil),
 			"Try: the mesh is nil":                               dtensor.Try(ctx, nil, func() {}),

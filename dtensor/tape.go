@@ -17,6 +17,7 @@ type tape struct {
 	early     *early              // sums gradients while run goes on; nil: they are summed in the end
 	closed    bool                // f has returned; a tensor that still refers to the tape is a constant
 	inside    int                 // how many Gradients run, one in another
+	slopes    bool                // Gradients have run
 	untrained bool                // it is of Gradients alone, outside of ValueAndGrad
 }
 

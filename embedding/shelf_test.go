@@ -346,6 +346,9 @@ func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Co
 				}
 			}
 		}
+		if !dtensor.Tracked(total) { // no feature is used, and a loss has to depend on something
+			total = total.Add(c.Params()[0].Cast(tensor.Float32).Sum(nil, false).Scale(0))
+		}
 		return total
 	}, c.Params()...)
 	for i := range grads {

@@ -171,7 +171,7 @@ func TestBadTargets(t *testing.T) {
 						f := losses[name]
 						try := func(targets []int64) error {
 							y := meshtest.Place(m, targets, []int{4}, whole...)
-							_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return f(y).Sum(nil, false) }, x)
+							_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return f(y).Sum(nil, false) }, x, w)
 							return err
 						}
 						err := try([]int64{0, 5, 1, 6})
