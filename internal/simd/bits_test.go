@@ -41,6 +41,10 @@ var recorded = map[string]uint64{
 	"sign of special values": 0xc7eed63c5a998313,
 	"sqrtGrad":               0x5c7551d7f667995c,
 	"squareGrad":             0x50bcd59902b7ae6e,
+	"erf":                    0x5a970b38eeaeca04, "erf of special values": 0xe0ee676e8c28b105, "erfGrad": 0x9333b9b727f7d435,
+	"erfSlope of special values": 0xd5238fbb804e7108, "expm1": 0xc4767aefafaf2e23, "expm1 of special values": 0x22808e4ec83740c4,
+	"expm1Grad": 0x1c4d964dbc2d94b7, "expm1Slope of special values": 0xd15fc71634b19046, "log1p": 0xdcf8416e4524a6c4,
+	"log1p of special values": 0xa63c497ee687021b, "log1pGrad": 0x8087f67aa7c43e73, "log1pSlope of special values": 0x206f265234cf8666,
 }
 
 // TestBitsAreThoseOfEveryInstructionSet holds that kernels give the recorded bits, on amd64

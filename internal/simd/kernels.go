@@ -57,6 +57,12 @@ const (
 	toF16Kernel
 	fromBF16Kernel
 	toBF16Kernel
+	erfKernel
+	expm1Kernel
+	log1pKernel
+	erfGradKernel
+	expm1GradKernel
+	log1pGradKernel
 	sumKernel
 	sumShiftedKernel
 	maxValueKernel

@@ -131,6 +131,18 @@ func fromBF16Vec(wide bool, dst *float32, src *uint16, n int) { panic(noKernel) 
 
 func toBF16Vec(wide bool, dst *uint16, src *float32, n int) { panic(noKernel) }
 
+func erfVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func expm1Vec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func log1pVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func erfGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func expm1GradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func log1pGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }

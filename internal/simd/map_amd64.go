@@ -156,3 +156,21 @@ func fromBF16Vec(wide bool, dst *float32, src *uint16, n int)
 
 //go:noescape
 func toBF16Vec(wide bool, dst *uint16, src *float32, n int)
+
+//go:noescape
+func erfVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func expm1Vec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func log1pVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func erfGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func expm1GradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func log1pGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)

@@ -7133,6 +7133,1250 @@ one:
 rest:
 	RET
 
+// func erfVec(level uint8, dst *float32, x *float32, n int)
+TEXT ·erfVec(SB), NOSPLIT, $0-32
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 192(R0), F0
+	FMOVQ 64(R0), F1
+	FMOVQ 1200(R0), F2
+	FMOVQ 176(R0), F3
+	FMOVQ 48(R0), F4
+	FMOVQ 1056(R0), F5
+	FMOVQ 608(R0), F6
+	FMOVQ 80(R0), F7
+	SUBS  $0x0000000000000008, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F8
+	FMOVQ 16(R2), F13
+	WORD  $0x4ea0f909 // fabs v9.4s, v8.4s
+	WORD  $0x4ea0f9ae // fabs v14.4s, v13.4s
+	WORD  $0x6e28dd0a // fmul v10.4s, v8.4s, v8.4s
+	WORD  $0x6e2dddaf // fmul v15.4s, v13.4s, v13.4s
+	FMOVQ 960(R0), F11
+	FMOVQ 960(R0), F16
+	FMOVQ 976(R0), F12
+	FMOVQ 976(R0), F17
+	VFMLA V10.S4, V11.S4, V12.S4
+	VFMLA V15.S4, V16.S4, V17.S4
+	FMOVQ 992(R0), F11
+	FMOVQ 992(R0), F16
+	VFMLA V10.S4, V12.S4, V11.S4
+	VFMLA V15.S4, V17.S4, V16.S4
+	FMOVQ 1008(R0), F12
+	FMOVQ 1008(R0), F17
+	VFMLA V10.S4, V11.S4, V12.S4
+	VFMLA V15.S4, V16.S4, V17.S4
+	FMOVQ 1024(R0), F11
+	FMOVQ 1024(R0), F16
+	VFMLA V10.S4, V12.S4, V11.S4
+	VFMLA V15.S4, V17.S4, V16.S4
+	FMOVQ 1040(R0), F12
+	FMOVQ 1040(R0), F17
+	VFMLA V10.S4, V11.S4, V12.S4
+	VFMLA V15.S4, V16.S4, V17.S4
+	VMOV  V8.B16, V10.B16
+	VMOV  V13.B16, V11.B16
+	VFMLA V8.S4, V12.S4, V10.S4
+	VFMLA V13.S4, V17.S4, V11.S4
+	WORD  $0x4ea9f4ac // fmin v12.4s, v5.4s, v9.4s
+	WORD  $0x4eaef4b1 // fmin v17.4s, v5.4s, v14.4s
+	FMOVQ 1072(R0), F15
+	FMOVQ 1072(R0), F18
+	FMOVQ 1088(R0), F16
+	FMOVQ 1088(R0), F19
+	VFMLA V12.S4, V15.S4, V16.S4
+	VFMLA V17.S4, V18.S4, V19.S4
+	FMOVQ 1104(R0), F15
+	FMOVQ 1104(R0), F18
+	VFMLA V12.S4, V16.S4, V15.S4
+	VFMLA V17.S4, V19.S4, V18.S4
+	FMOVQ 1120(R0), F16
+	FMOVQ 1120(R0), F19
+	VFMLA V12.S4, V15.S4, V16.S4
+	VFMLA V17.S4, V18.S4, V19.S4
+	FMOVQ 1136(R0), F15
+	FMOVQ 1136(R0), F18
+	VFMLA V12.S4, V16.S4, V15.S4
+	VFMLA V17.S4, V19.S4, V18.S4
+	FMOVQ 1152(R0), F16
+	FMOVQ 1152(R0), F19
+	VFMLA V12.S4, V15.S4, V16.S4
+	VFMLA V17.S4, V18.S4, V19.S4
+	FMOVQ 1168(R0), F15
+	FMOVQ 1168(R0), F18
+	VFMLA V12.S4, V16.S4, V15.S4
+	VFMLA V17.S4, V19.S4, V18.S4
+	FMOVQ 1184(R0), F16
+	FMOVQ 1184(R0), F19
+	VFMLA V12.S4, V15.S4, V16.S4
+	VFMLA V17.S4, V18.S4, V19.S4
+	WORD  $0x6e24de0c // fmul v12.4s, v16.4s, v4.4s
+	WORD  $0x6e24de6f // fmul v15.4s, v19.4s, v4.4s
+	WORD  $0x4e21898c // frintn v12.4s, v12.4s
+	WORD  $0x4e2189f2 // frintn v18.4s, v15.4s
+	VFMLS V1.S4, V12.S4, V16.S4
+	VFMLS V1.S4, V18.S4, V19.S4
+	VFMLS V7.S4, V12.S4, V16.S4
+	VFMLS V7.S4, V18.S4, V19.S4
+	FMOVQ 96(R0), F15
+	FMOVQ 96(R0), F20
+	FMOVQ 112(R0), F17
+	FMOVQ 112(R0), F21
+	VFMLA V16.S4, V15.S4, V17.S4
+	VFMLA V19.S4, V20.S4, V21.S4
+	FMOVQ 128(R0), F15
+	FMOVQ 128(R0), F20
+	VFMLA V16.S4, V17.S4, V15.S4
+	VFMLA V19.S4, V21.S4, V20.S4
+	FMOVQ 144(R0), F17
+	FMOVQ 144(R0), F21
+	VFMLA V16.S4, V15.S4, V17.S4
+	VFMLA V19.S4, V20.S4, V21.S4
+	FMOVQ 160(R0), F15
+	FMOVQ 160(R0), F20
+	VFMLA V16.S4, V17.S4, V15.S4
+	VFMLA V19.S4, V21.S4, V20.S4
+	FMOVQ 176(R0), F17
+	FMOVQ 176(R0), F21
+	VFMLA V16.S4, V15.S4, V17.S4
+	VFMLA V19.S4, V20.S4, V21.S4
+	FMOVQ 176(R0), F15
+	FMOVQ 176(R0), F20
+	VFMLA V16.S4, V17.S4, V15.S4
+	VFMLA V19.S4, V21.S4, V20.S4
+	WORD  $0x4e21a98c // fcvtns v12.4s, v12.4s
+	WORD  $0x4e21aa52 // fcvtns v18.4s, v18.4s
+	WORD  $0x4f3f0590 // sshr v16.4s, v12.4s, #1
+	WORD  $0x4f3f0653 // sshr v19.4s, v18.4s, #1
+	VADD  V0.S4, V16.S4, V17.S4
+	VADD  V0.S4, V19.S4, V21.S4
+	VSHL  $0x0000000000000017, V17.S4, V17.S4
+	VSHL  $0x0000000000000017, V21.S4, V21.S4
+	WORD  $0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
+	WORD  $0x6e35de91 // fmul v17.4s, v20.4s, v21.4s
+	VSUB  V16.S4, V12.S4, V12.S4
+	VSUB  V19.S4, V18.S4, V16.S4
+	VADD  V0.S4, V12.S4, V12.S4
+	VADD  V0.S4, V16.S4, V16.S4
+	VSHL  $0x0000000000000017, V12.S4, V12.S4
+	VSHL  $0x0000000000000017, V16.S4, V16.S4
+	WORD  $0x6e2cddec // fmul v12.4s, v15.4s, v12.4s
+	WORD  $0x6e30de2f // fmul v15.4s, v17.4s, v16.4s
+	WORD  $0x4eacd46c // fsub v12.4s, v3.4s, v12.4s
+	WORD  $0x4eafd46f // fsub v15.4s, v3.4s, v15.4s
+	WORD  $0x6ea9e449 // fcmgt v9.4s, v2.4s, v9.4s
+	WORD  $0x6eaee44e // fcmgt v14.4s, v2.4s, v14.4s
+	VAND  V6.B16, V8.B16, V8.B16
+	VAND  V6.B16, V13.B16, V13.B16
+	VORR  V8.B16, V12.B16, V8.B16
+	VORR  V13.B16, V15.B16, V12.B16
+	VBIT  V9.B16, V10.B16, V8.B16
+	VBIT  V14.B16, V11.B16, V12.B16
+	FMOVQ F8, (R1)
+	FMOVQ F12, 16(R1)
+	ADD   $0x0000000000000020, R1
+	ADD   $0x0000000000000020, R2
+	SUBS  $0x0000000000000008, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000008, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F8
+	WORD  $0x4ea0f909 // fabs v9.4s, v8.4s
+	WORD  $0x6e28dd0a // fmul v10.4s, v8.4s, v8.4s
+	FMOVQ 960(R0), F11
+	FMOVQ 976(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	FMOVQ 992(R0), F11
+	VFMLA V10.S4, V12.S4, V11.S4
+	FMOVQ 1008(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	FMOVQ 1024(R0), F11
+	VFMLA V10.S4, V12.S4, V11.S4
+	FMOVQ 1040(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	VMOV  V8.B16, V10.B16
+	VFMLA V8.S4, V12.S4, V10.S4
+	WORD  $0x4ea9f4ab // fmin v11.4s, v5.4s, v9.4s
+	FMOVQ 1072(R0), F12
+	FMOVQ 1088(R0), F13
+	VFMLA V11.S4, V12.S4, V13.S4
+	FMOVQ 1104(R0), F12
+	VFMLA V11.S4, V13.S4, V12.S4
+	FMOVQ 1120(R0), F13
+	VFMLA V11.S4, V12.S4, V13.S4
+	FMOVQ 1136(R0), F12
+	VFMLA V11.S4, V13.S4, V12.S4
+	FMOVQ 1152(R0), F13
+	VFMLA V11.S4, V12.S4, V13.S4
+	FMOVQ 1168(R0), F12
+	VFMLA V11.S4, V13.S4, V12.S4
+	FMOVQ 1184(R0), F13
+	VFMLA V11.S4, V12.S4, V13.S4
+	WORD  $0x6e24ddab // fmul v11.4s, v13.4s, v4.4s
+	WORD  $0x4e21896b // frintn v11.4s, v11.4s
+	VFMLS V1.S4, V11.S4, V13.S4
+	VFMLS V7.S4, V11.S4, V13.S4
+	FMOVQ 96(R0), F12
+	FMOVQ 112(R0), F14
+	VFMLA V13.S4, V12.S4, V14.S4
+	FMOVQ 128(R0), F12
+	VFMLA V13.S4, V14.S4, V12.S4
+	FMOVQ 144(R0), F14
+	VFMLA V13.S4, V12.S4, V14.S4
+	FMOVQ 160(R0), F12
+	VFMLA V13.S4, V14.S4, V12.S4
+	FMOVQ 176(R0), F14
+	VFMLA V13.S4, V12.S4, V14.S4
+	FMOVQ 176(R0), F12
+	VFMLA V13.S4, V14.S4, V12.S4
+	WORD  $0x4e21a96b // fcvtns v11.4s, v11.4s
+	WORD  $0x4f3f056d // sshr v13.4s, v11.4s, #1
+	VADD  V0.S4, V13.S4, V14.S4
+	VSHL  $0x0000000000000017, V14.S4, V14.S4
+	WORD  $0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	VSUB  V13.S4, V11.S4, V11.S4
+	VADD  V0.S4, V11.S4, V11.S4
+	VSHL  $0x0000000000000017, V11.S4, V11.S4
+	WORD  $0x6e2bdd8b // fmul v11.4s, v12.4s, v11.4s
+	WORD  $0x4eabd46b // fsub v11.4s, v3.4s, v11.4s
+	WORD  $0x6ea9e449 // fcmgt v9.4s, v2.4s, v9.4s
+	VAND  V6.B16, V8.B16, V8.B16
+	VORR  V8.B16, V11.B16, V8.B16
+	VBIT  V9.B16, V10.B16, V8.B16
+	FMOVQ F8, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F8
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R6
+	VLD1  (R6), V8.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F8
+
+moved1:
+	WORD  $0x4ea0f909 // fabs v9.4s, v8.4s
+	WORD  $0x6e28dd0a // fmul v10.4s, v8.4s, v8.4s
+	FMOVQ 960(R0), F11
+	FMOVQ 976(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	FMOVQ 992(R0), F11
+	VFMLA V10.S4, V12.S4, V11.S4
+	FMOVQ 1008(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	FMOVQ 1024(R0), F11
+	VFMLA V10.S4, V12.S4, V11.S4
+	FMOVQ 1040(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	VMOV  V8.B16, V10.B16
+	VFMLA V8.S4, V12.S4, V10.S4
+	WORD  $0x4ea9f4a5 // fmin v5.4s, v5.4s, v9.4s
+	FMOVQ 1072(R0), F11
+	FMOVQ 1088(R0), F12
+	VFMLA V5.S4, V11.S4, V12.S4
+	FMOVQ 1104(R0), F11
+	VFMLA V5.S4, V12.S4, V11.S4
+	FMOVQ 1120(R0), F12
+	VFMLA V5.S4, V11.S4, V12.S4
+	FMOVQ 1136(R0), F11
+	VFMLA V5.S4, V12.S4, V11.S4
+	FMOVQ 1152(R0), F12
+	VFMLA V5.S4, V11.S4, V12.S4
+	FMOVQ 1168(R0), F11
+	VFMLA V5.S4, V12.S4, V11.S4
+	FMOVQ 1184(R0), F12
+	VFMLA V5.S4, V11.S4, V12.S4
+	WORD  $0x6e24dd84 // fmul v4.4s, v12.4s, v4.4s
+	WORD  $0x4e218884 // frintn v4.4s, v4.4s
+	VFMLS V1.S4, V4.S4, V12.S4
+	VFMLS V7.S4, V4.S4, V12.S4
+	FMOVQ 96(R0), F1
+	FMOVQ 112(R0), F5
+	VFMLA V12.S4, V1.S4, V5.S4
+	FMOVQ 128(R0), F1
+	VFMLA V12.S4, V5.S4, V1.S4
+	FMOVQ 144(R0), F5
+	VFMLA V12.S4, V1.S4, V5.S4
+	FMOVQ 160(R0), F1
+	VFMLA V12.S4, V5.S4, V1.S4
+	FMOVQ 176(R0), F5
+	VFMLA V12.S4, V1.S4, V5.S4
+	FMOVQ 176(R0), F1
+	VFMLA V12.S4, V5.S4, V1.S4
+	WORD  $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD  $0x4f3f0485 // sshr v5.4s, v4.4s, #1
+	VADD  V0.S4, V5.S4, V7.S4
+	VSHL  $0x0000000000000017, V7.S4, V7.S4
+	WORD  $0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	VSUB  V5.S4, V4.S4, V4.S4
+	VADD  V0.S4, V4.S4, V0.S4
+	VSHL  $0x0000000000000017, V0.S4, V0.S4
+	WORD  $0x6e20dc20 // fmul v0.4s, v1.4s, v0.4s
+	WORD  $0x4ea0d460 // fsub v0.4s, v3.4s, v0.4s
+	WORD  $0x6ea9e441 // fcmgt v1.4s, v2.4s, v9.4s
+	VAND  V6.B16, V8.B16, V2.B16
+	VORR  V2.B16, V0.B16, V0.B16
+	VBIT  V1.B16, V10.B16, V0.B16
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F0, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F0, (R1)
+
+moved2:
+end:
+	RET
+
+// func expm1Vec(level uint8, dst *float32, x *float32, n int)
+TEXT ·expm1Vec(SB), NOSPLIT, $0-32
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 1312(R0), F0
+	FMOVQ 1328(R0), F1
+	FMOVQ 160(R0), F2
+	FMOVQ 64(R0), F3
+	FMOVQ 48(R0), F4
+	FMOVQ 32(R0), F5
+	FMOVQ 80(R0), F6
+	FMOVQ 1216(R0), F7
+	SUBS  $0x000000000000000c, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F8
+	FMOVQ 16(R2), F10
+	FMOVQ 32(R2), F12
+	WORD  $0x4e28f4e9 // fmax v9.4s, v7.4s, v8.4s
+	WORD  $0x4e2af4eb // fmax v11.4s, v7.4s, v10.4s
+	WORD  $0x4e2cf4ed // fmax v13.4s, v7.4s, v12.4s
+	WORD  $0x4ea9f4a9 // fmin v9.4s, v5.4s, v9.4s
+	WORD  $0x4eabf4ab // fmin v11.4s, v5.4s, v11.4s
+	WORD  $0x4eadf4b0 // fmin v16.4s, v5.4s, v13.4s
+	WORD  $0x6e24dd2d // fmul v13.4s, v9.4s, v4.4s
+	WORD  $0x6e24dd6e // fmul v14.4s, v11.4s, v4.4s
+	WORD  $0x6e24de0f // fmul v15.4s, v16.4s, v4.4s
+	WORD  $0x4e2189ad // frintn v13.4s, v13.4s
+	WORD  $0x4e2189ce // frintn v14.4s, v14.4s
+	WORD  $0x4e2189f4 // frintn v20.4s, v15.4s
+	VFMLS V3.S4, V13.S4, V9.S4
+	VFMLS V3.S4, V14.S4, V11.S4
+	VFMLS V3.S4, V20.S4, V16.S4
+	VFMLS V6.S4, V13.S4, V9.S4
+	VFMLS V6.S4, V14.S4, V11.S4
+	VFMLS V6.S4, V20.S4, V16.S4
+	FMOVQ 1232(R0), F15
+	FMOVQ 1232(R0), F18
+	FMOVQ 1232(R0), F21
+	FMOVQ 1248(R0), F17
+	FMOVQ 1248(R0), F19
+	FMOVQ 1248(R0), F22
+	VFMLA V9.S4, V15.S4, V17.S4
+	VFMLA V11.S4, V18.S4, V19.S4
+	VFMLA V16.S4, V21.S4, V22.S4
+	FMOVQ 1264(R0), F15
+	FMOVQ 1264(R0), F18
+	FMOVQ 1264(R0), F21
+	VFMLA V9.S4, V17.S4, V15.S4
+	VFMLA V11.S4, V19.S4, V18.S4
+	VFMLA V16.S4, V22.S4, V21.S4
+	FMOVQ 1280(R0), F17
+	FMOVQ 1280(R0), F19
+	FMOVQ 1280(R0), F22
+	VFMLA V9.S4, V15.S4, V17.S4
+	VFMLA V11.S4, V18.S4, V19.S4
+	VFMLA V16.S4, V21.S4, V22.S4
+	FMOVQ 1296(R0), F15
+	FMOVQ 1296(R0), F18
+	FMOVQ 1296(R0), F21
+	VFMLA V9.S4, V17.S4, V15.S4
+	VFMLA V11.S4, V19.S4, V18.S4
+	VFMLA V16.S4, V22.S4, V21.S4
+	WORD  $0x6e29dd31 // fmul v17.4s, v9.4s, v9.4s
+	WORD  $0x6e2bdd73 // fmul v19.4s, v11.4s, v11.4s
+	WORD  $0x6e30de16 // fmul v22.4s, v16.4s, v16.4s
+	VFMLA V15.S4, V17.S4, V9.S4
+	VFMLA V18.S4, V19.S4, V11.S4
+	VFMLA V21.S4, V22.S4, V16.S4
+	WORD  $0x4e21a9ad // fcvtns v13.4s, v13.4s
+	WORD  $0x4e21a9ce // fcvtns v14.4s, v14.4s
+	WORD  $0x4e21aa8f // fcvtns v15.4s, v20.4s
+	VADD  V0.S4, V13.S4, V13.S4
+	VADD  V0.S4, V14.S4, V14.S4
+	VADD  V0.S4, V15.S4, V15.S4
+	VSHL  $0x0000000000000017, V13.S4, V13.S4
+	VSHL  $0x0000000000000017, V14.S4, V14.S4
+	VSHL  $0x0000000000000017, V15.S4, V18.S4
+	WORD  $0x4ea2d5af // fsub v15.4s, v13.4s, v2.4s
+	WORD  $0x4ea2d5d1 // fsub v17.4s, v14.4s, v2.4s
+	WORD  $0x4ea2d653 // fsub v19.4s, v18.4s, v2.4s
+	VFMLA V9.S4, V13.S4, V15.S4
+	VFMLA V11.S4, V14.S4, V17.S4
+	VFMLA V16.S4, V18.S4, V19.S4
+	WORD  $0x4ea0f909 // fabs v9.4s, v8.4s
+	WORD  $0x4ea0f94b // fabs v11.4s, v10.4s
+	WORD  $0x4ea0f98d // fabs v13.4s, v12.4s
+	WORD  $0x6ea9e429 // fcmgt v9.4s, v1.4s, v9.4s
+	WORD  $0x6eabe42b // fcmgt v11.4s, v1.4s, v11.4s
+	WORD  $0x6eade42d // fcmgt v13.4s, v1.4s, v13.4s
+	WORD  $0x4e2fd5ee // fadd v14.4s, v15.4s, v15.4s
+	WORD  $0x4e31d62f // fadd v15.4s, v17.4s, v17.4s
+	WORD  $0x4e33d670 // fadd v16.4s, v19.4s, v19.4s
+	VBIT  V9.B16, V8.B16, V14.B16
+	VBIT  V11.B16, V10.B16, V15.B16
+	VBIT  V13.B16, V12.B16, V16.B16
+	FMOVQ F14, (R1)
+	FMOVQ F15, 16(R1)
+	FMOVQ F16, 32(R1)
+	ADD   $0x0000000000000030, R1
+	ADD   $0x0000000000000030, R2
+	SUBS  $0x000000000000000c, R3
+	BGE   loop
+
+tail:
+	ADD  $0x000000000000000c, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F8
+	WORD  $0x4e28f4e9 // fmax v9.4s, v7.4s, v8.4s
+	WORD  $0x4ea9f4aa // fmin v10.4s, v5.4s, v9.4s
+	WORD  $0x6e24dd49 // fmul v9.4s, v10.4s, v4.4s
+	WORD  $0x4e218929 // frintn v9.4s, v9.4s
+	VFMLS V3.S4, V9.S4, V10.S4
+	VFMLS V6.S4, V9.S4, V10.S4
+	FMOVQ 1232(R0), F11
+	FMOVQ 1248(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	FMOVQ 1264(R0), F11
+	VFMLA V10.S4, V12.S4, V11.S4
+	FMOVQ 1280(R0), F12
+	VFMLA V10.S4, V11.S4, V12.S4
+	FMOVQ 1296(R0), F11
+	VFMLA V10.S4, V12.S4, V11.S4
+	WORD  $0x6e2add4c // fmul v12.4s, v10.4s, v10.4s
+	VFMLA V11.S4, V12.S4, V10.S4
+	WORD  $0x4e21a929 // fcvtns v9.4s, v9.4s
+	VADD  V0.S4, V9.S4, V9.S4
+	VSHL  $0x0000000000000017, V9.S4, V9.S4
+	WORD  $0x4ea2d52b // fsub v11.4s, v9.4s, v2.4s
+	VFMLA V10.S4, V9.S4, V11.S4
+	WORD  $0x4ea0f909 // fabs v9.4s, v8.4s
+	WORD  $0x6ea9e429 // fcmgt v9.4s, v1.4s, v9.4s
+	WORD  $0x4e2bd56a // fadd v10.4s, v11.4s, v11.4s
+	VBIT  V9.B16, V8.B16, V10.B16
+	FMOVQ F10, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F8
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R6
+	VLD1  (R6), V8.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F8
+
+moved1:
+	WORD  $0x4e28f4e7 // fmax v7.4s, v7.4s, v8.4s
+	WORD  $0x4ea7f4a5 // fmin v5.4s, v5.4s, v7.4s
+	WORD  $0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
+	WORD  $0x4e218884 // frintn v4.4s, v4.4s
+	VFMLS V3.S4, V4.S4, V5.S4
+	VFMLS V6.S4, V4.S4, V5.S4
+	FMOVQ 1232(R0), F3
+	FMOVQ 1248(R0), F6
+	VFMLA V5.S4, V3.S4, V6.S4
+	FMOVQ 1264(R0), F3
+	VFMLA V5.S4, V6.S4, V3.S4
+	FMOVQ 1280(R0), F6
+	VFMLA V5.S4, V3.S4, V6.S4
+	FMOVQ 1296(R0), F3
+	VFMLA V5.S4, V6.S4, V3.S4
+	WORD  $0x6e25dca6 // fmul v6.4s, v5.4s, v5.4s
+	VFMLA V3.S4, V6.S4, V5.S4
+	WORD  $0x4e21a883 // fcvtns v3.4s, v4.4s
+	VADD  V0.S4, V3.S4, V0.S4
+	VSHL  $0x0000000000000017, V0.S4, V0.S4
+	WORD  $0x4ea2d402 // fsub v2.4s, v0.4s, v2.4s
+	VFMLA V5.S4, V0.S4, V2.S4
+	WORD  $0x4ea0f900 // fabs v0.4s, v8.4s
+	WORD  $0x6ea0e420 // fcmgt v0.4s, v1.4s, v0.4s
+	WORD  $0x4e22d441 // fadd v1.4s, v2.4s, v2.4s
+	VBIT  V0.B16, V8.B16, V1.B16
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F1, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V1.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F1, (R1)
+
+moved2:
+end:
+	RET
+
+// func log1pVec(level uint8, dst *float32, x *float32, n int)
+TEXT ·log1pVec(SB), NOSPLIT, $0-32
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 1328(R0), F0
+	FMOVQ 1344(R0), F1
+	FMOVQ 160(R0), F2
+	FMOVQ 64(R0), F3
+	FMOVQ 240(R0), F4
+	FMOVQ 176(R0), F5
+	FMOVQ 1056(R0), F6
+	FMOVQ 480(R0), F7
+	FMOVQ 448(R0), F8
+	FMOVQ 80(R0), F9
+	FMOVQ 864(R0), F10
+	FMOVQ 464(R0), F11
+	SUBS  $0x0000000000000008, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F12
+	FMOVQ 16(R2), F14
+	WORD  $0x4e25d58d // fadd v13.4s, v12.4s, v5.4s
+	WORD  $0x4e25d5cf // fadd v15.4s, v14.4s, v5.4s
+	VSUB  V4.S4, V13.S4, V13.S4
+	VSUB  V4.S4, V15.S4, V15.S4
+	WORD  $0x4f2905ad // sshr v13.4s, v13.4s, #23
+	WORD  $0x4f2905f1 // sshr v17.4s, v15.4s, #23
+	VSHL  $0x0000000000000017, V13.S4, V15.S4
+	VSHL  $0x0000000000000017, V17.S4, V18.S4
+	VSUB  V15.S4, V6.S4, V16.S4
+	VSUB  V18.S4, V6.S4, V19.S4
+	VSUB  V15.S4, V12.S4, V15.S4
+	VSUB  V18.S4, V14.S4, V20.S4
+	VMOV  V10.B16, V18.B16
+	VMOV  V10.B16, V21.B16
+	VFMLA V1.S4, V16.S4, V18.S4
+	VFMLA V1.S4, V19.S4, V21.S4
+	WORD  $0x4e32d5ef // fadd v15.4s, v15.4s, v18.4s
+	WORD  $0x4e35d690 // fadd v16.4s, v20.4s, v21.4s
+	WORD  $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD  $0x4e21da34 // scvtf v20.4s, v17.4s
+	WORD  $0x6e2fddf1 // fmul v17.4s, v15.4s, v15.4s
+	WORD  $0x6e30de15 // fmul v21.4s, v16.4s, v16.4s
+	FMOVQ 288(R0), F18
+	FMOVQ 288(R0), F22
+	FMOVQ 304(R0), F19
+	FMOVQ 304(R0), F23
+	VFMLA V15.S4, V18.S4, V19.S4
+	VFMLA V16.S4, V22.S4, V23.S4
+	FMOVQ 320(R0), F18
+	FMOVQ 320(R0), F22
+	VFMLA V15.S4, V19.S4, V18.S4
+	VFMLA V16.S4, V23.S4, V22.S4
+	FMOVQ 336(R0), F19
+	FMOVQ 336(R0), F23
+	VFMLA V15.S4, V18.S4, V19.S4
+	VFMLA V16.S4, V22.S4, V23.S4
+	FMOVQ 352(R0), F18
+	FMOVQ 352(R0), F22
+	VFMLA V15.S4, V19.S4, V18.S4
+	VFMLA V16.S4, V23.S4, V22.S4
+	FMOVQ 368(R0), F19
+	FMOVQ 368(R0), F23
+	VFMLA V15.S4, V18.S4, V19.S4
+	VFMLA V16.S4, V22.S4, V23.S4
+	FMOVQ 384(R0), F18
+	FMOVQ 384(R0), F22
+	VFMLA V15.S4, V19.S4, V18.S4
+	VFMLA V16.S4, V23.S4, V22.S4
+	FMOVQ 400(R0), F19
+	FMOVQ 400(R0), F23
+	VFMLA V15.S4, V18.S4, V19.S4
+	VFMLA V16.S4, V22.S4, V23.S4
+	FMOVQ 416(R0), F18
+	FMOVQ 416(R0), F22
+	VFMLA V15.S4, V19.S4, V18.S4
+	VFMLA V16.S4, V23.S4, V22.S4
+	WORD  $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD  $0x6e30ded3 // fmul v19.4s, v22.4s, v16.4s
+	WORD  $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD  $0x6e35de73 // fmul v19.4s, v19.4s, v21.4s
+	VFMLA V9.S4, V13.S4, V18.S4
+	VFMLA V9.S4, V20.S4, V19.S4
+	VFMLS V2.S4, V17.S4, V18.S4
+	VFMLS V2.S4, V21.S4, V19.S4
+	WORD  $0x4e32d5ef // fadd v15.4s, v15.4s, v18.4s
+	WORD  $0x4e33d610 // fadd v16.4s, v16.4s, v19.4s
+	VFMLA V3.S4, V13.S4, V15.S4
+	VFMLA V3.S4, V20.S4, V16.S4
+	WORD  $0x6eaae58d // fcmgt v13.4s, v12.4s, v10.4s
+	WORD  $0x6eaae5d2 // fcmgt v18.4s, v14.4s, v10.4s
+	VMOV  V8.B16, V17.B16
+	VMOV  V8.B16, V19.B16
+	VBIT  V13.B16, V15.B16, V17.B16
+	VBIT  V18.B16, V16.B16, V19.B16
+	WORD  $0x4e2ae58d // fcmeq v13.4s, v12.4s, v10.4s
+	WORD  $0x4e2ae5cf // fcmeq v15.4s, v14.4s, v10.4s
+	VBIT  V13.B16, V11.B16, V17.B16
+	VBIT  V15.B16, V11.B16, V19.B16
+	WORD  $0x4e27e58d // fcmeq v13.4s, v12.4s, v7.4s
+	WORD  $0x4e27e5cf // fcmeq v15.4s, v14.4s, v7.4s
+	VBIT  V13.B16, V12.B16, V17.B16
+	VBIT  V15.B16, V14.B16, V19.B16
+	WORD  $0x4ea0f98d // fabs v13.4s, v12.4s
+	WORD  $0x4ea0f9cf // fabs v15.4s, v14.4s
+	WORD  $0x6eade40d // fcmgt v13.4s, v0.4s, v13.4s
+	WORD  $0x6eafe40f // fcmgt v15.4s, v0.4s, v15.4s
+	VBIT  V13.B16, V12.B16, V17.B16
+	VBIT  V15.B16, V14.B16, V19.B16
+	FMOVQ F17, (R1)
+	FMOVQ F19, 16(R1)
+	ADD   $0x0000000000000020, R1
+	ADD   $0x0000000000000020, R2
+	SUBS  $0x0000000000000008, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000008, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F12
+	WORD  $0x4e25d58d // fadd v13.4s, v12.4s, v5.4s
+	VSUB  V4.S4, V13.S4, V13.S4
+	WORD  $0x4f2905ad // sshr v13.4s, v13.4s, #23
+	VSHL  $0x0000000000000017, V13.S4, V14.S4
+	VSUB  V14.S4, V6.S4, V15.S4
+	VSUB  V14.S4, V12.S4, V14.S4
+	VMOV  V10.B16, V16.B16
+	VFMLA V1.S4, V15.S4, V16.S4
+	WORD  $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD  $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD  $0x6e2eddcf // fmul v15.4s, v14.4s, v14.4s
+	FMOVQ 288(R0), F16
+	FMOVQ 304(R0), F17
+	VFMLA V14.S4, V16.S4, V17.S4
+	FMOVQ 320(R0), F16
+	VFMLA V14.S4, V17.S4, V16.S4
+	FMOVQ 336(R0), F17
+	VFMLA V14.S4, V16.S4, V17.S4
+	FMOVQ 352(R0), F16
+	VFMLA V14.S4, V17.S4, V16.S4
+	FMOVQ 368(R0), F17
+	VFMLA V14.S4, V16.S4, V17.S4
+	FMOVQ 384(R0), F16
+	VFMLA V14.S4, V17.S4, V16.S4
+	FMOVQ 400(R0), F17
+	VFMLA V14.S4, V16.S4, V17.S4
+	FMOVQ 416(R0), F16
+	VFMLA V14.S4, V17.S4, V16.S4
+	WORD  $0x6e2ede10 // fmul v16.4s, v16.4s, v14.4s
+	WORD  $0x6e2fde10 // fmul v16.4s, v16.4s, v15.4s
+	VFMLA V9.S4, V13.S4, V16.S4
+	VFMLS V2.S4, V15.S4, V16.S4
+	WORD  $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	VFMLA V3.S4, V13.S4, V14.S4
+	WORD  $0x6eaae58d // fcmgt v13.4s, v12.4s, v10.4s
+	VMOV  V8.B16, V15.B16
+	VBIT  V13.B16, V14.B16, V15.B16
+	WORD  $0x4e2ae58d // fcmeq v13.4s, v12.4s, v10.4s
+	VBIT  V13.B16, V11.B16, V15.B16
+	WORD  $0x4e27e58d // fcmeq v13.4s, v12.4s, v7.4s
+	VBIT  V13.B16, V12.B16, V15.B16
+	WORD  $0x4ea0f98d // fabs v13.4s, v12.4s
+	WORD  $0x6eade40d // fcmgt v13.4s, v0.4s, v13.4s
+	VBIT  V13.B16, V12.B16, V15.B16
+	FMOVQ F15, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F12
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R6
+	VLD1  (R6), V12.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F12
+
+moved1:
+	WORD  $0x4e25d585 // fadd v5.4s, v12.4s, v5.4s
+	VSUB  V4.S4, V5.S4, V4.S4
+	WORD  $0x4f290484 // sshr v4.4s, v4.4s, #23
+	VSHL  $0x0000000000000017, V4.S4, V5.S4
+	VSUB  V5.S4, V6.S4, V6.S4
+	VSUB  V5.S4, V12.S4, V5.S4
+	VMOV  V10.B16, V13.B16
+	VFMLA V1.S4, V6.S4, V13.S4
+	WORD  $0x4e2dd4a1 // fadd v1.4s, v5.4s, v13.4s
+	WORD  $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD  $0x6e21dc25 // fmul v5.4s, v1.4s, v1.4s
+	FMOVQ 288(R0), F6
+	FMOVQ 304(R0), F13
+	VFMLA V1.S4, V6.S4, V13.S4
+	FMOVQ 320(R0), F6
+	VFMLA V1.S4, V13.S4, V6.S4
+	FMOVQ 336(R0), F13
+	VFMLA V1.S4, V6.S4, V13.S4
+	FMOVQ 352(R0), F6
+	VFMLA V1.S4, V13.S4, V6.S4
+	FMOVQ 368(R0), F13
+	VFMLA V1.S4, V6.S4, V13.S4
+	FMOVQ 384(R0), F6
+	VFMLA V1.S4, V13.S4, V6.S4
+	FMOVQ 400(R0), F13
+	VFMLA V1.S4, V6.S4, V13.S4
+	FMOVQ 416(R0), F6
+	VFMLA V1.S4, V13.S4, V6.S4
+	WORD  $0x6e21dcc6 // fmul v6.4s, v6.4s, v1.4s
+	WORD  $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	VFMLA V9.S4, V4.S4, V6.S4
+	VFMLS V2.S4, V5.S4, V6.S4
+	WORD  $0x4e26d421 // fadd v1.4s, v1.4s, v6.4s
+	VFMLA V3.S4, V4.S4, V1.S4
+	WORD  $0x6eaae582 // fcmgt v2.4s, v12.4s, v10.4s
+	VMOV  V8.B16, V3.B16
+	VBIT  V2.B16, V1.B16, V3.B16
+	WORD  $0x4e2ae581 // fcmeq v1.4s, v12.4s, v10.4s
+	VBIT  V1.B16, V11.B16, V3.B16
+	WORD  $0x4e27e581 // fcmeq v1.4s, v12.4s, v7.4s
+	VBIT  V1.B16, V12.B16, V3.B16
+	WORD  $0x4ea0f981 // fabs v1.4s, v12.4s
+	WORD  $0x6ea1e400 // fcmgt v0.4s, v0.4s, v1.4s
+	VBIT  V0.B16, V12.B16, V3.B16
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F3, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V3.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F3, (R1)
+
+moved2:
+end:
+	RET
+
+// func erfGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+TEXT ·erfGradVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 192(R0), F0
+	FMOVQ 64(R0), F1
+	FMOVQ 1376(R0), F2
+	FMOVQ 48(R0), F3
+	FMOVQ 1360(R0), F4
+	FMOVQ 1392(R0), F5
+	FMOVQ 80(R0), F6
+	FMOVQ 864(R0), F7
+	SUBS  $0x000000000000000c, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F8
+	FMOVQ 16(R2), F10
+	FMOVQ 32(R2), F12
+	FMOVQ (R3), F9
+	FMOVQ 16(R3), F11
+	FMOVQ 32(R3), F13
+	WORD  $0x4ea0f908 // fabs v8.4s, v8.4s
+	WORD  $0x4ea0f94a // fabs v10.4s, v10.4s
+	WORD  $0x4ea0f98c // fabs v12.4s, v12.4s
+	WORD  $0x4ea8f488 // fmin v8.4s, v4.4s, v8.4s
+	WORD  $0x4eaaf48a // fmin v10.4s, v4.4s, v10.4s
+	WORD  $0x4eacf491 // fmin v17.4s, v4.4s, v12.4s
+	WORD  $0x6e28dd0c // fmul v12.4s, v8.4s, v8.4s
+	WORD  $0x6e2add4f // fmul v15.4s, v10.4s, v10.4s
+	WORD  $0x6e31de32 // fmul v18.4s, v17.4s, v17.4s
+	VMOV  V12.B16, V14.B16
+	VMOV  V15.B16, V16.B16
+	VMOV  V18.B16, V19.B16
+	VFMLS V8.S4, V8.S4, V14.S4
+	VFMLS V10.S4, V10.S4, V16.S4
+	VFMLS V17.S4, V17.S4, V19.S4
+	WORD  $0x6e27dd88 // fmul v8.4s, v12.4s, v7.4s
+	WORD  $0x6e27ddea // fmul v10.4s, v15.4s, v7.4s
+	WORD  $0x6e27de52 // fmul v18.4s, v18.4s, v7.4s
+	WORD  $0x6e23dd0c // fmul v12.4s, v8.4s, v3.4s
+	WORD  $0x6e23dd4f // fmul v15.4s, v10.4s, v3.4s
+	WORD  $0x6e23de51 // fmul v17.4s, v18.4s, v3.4s
+	WORD  $0x4e21898c // frintn v12.4s, v12.4s
+	WORD  $0x4e2189ef // frintn v15.4s, v15.4s
+	WORD  $0x4e218a37 // frintn v23.4s, v17.4s
+	VFMLS V1.S4, V12.S4, V8.S4
+	VFMLS V1.S4, V15.S4, V10.S4
+	VFMLS V1.S4, V23.S4, V18.S4
+	VFMLS V6.S4, V12.S4, V8.S4
+	VFMLS V6.S4, V15.S4, V10.S4
+	VFMLS V6.S4, V23.S4, V18.S4
+	FMOVQ 96(R0), F17
+	FMOVQ 96(R0), F21
+	FMOVQ 96(R0), F24
+	FMOVQ 112(R0), F20
+	FMOVQ 112(R0), F22
+	FMOVQ 112(R0), F25
+	VFMLA V8.S4, V17.S4, V20.S4
+	VFMLA V10.S4, V21.S4, V22.S4
+	VFMLA V18.S4, V24.S4, V25.S4
+	FMOVQ 128(R0), F17
+	FMOVQ 128(R0), F21
+	FMOVQ 128(R0), F24
+	VFMLA V8.S4, V20.S4, V17.S4
+	VFMLA V10.S4, V22.S4, V21.S4
+	VFMLA V18.S4, V25.S4, V24.S4
+	FMOVQ 144(R0), F20
+	FMOVQ 144(R0), F22
+	FMOVQ 144(R0), F25
+	VFMLA V8.S4, V17.S4, V20.S4
+	VFMLA V10.S4, V21.S4, V22.S4
+	VFMLA V18.S4, V24.S4, V25.S4
+	FMOVQ 160(R0), F17
+	FMOVQ 160(R0), F21
+	FMOVQ 160(R0), F24
+	VFMLA V8.S4, V20.S4, V17.S4
+	VFMLA V10.S4, V22.S4, V21.S4
+	VFMLA V18.S4, V25.S4, V24.S4
+	FMOVQ 176(R0), F20
+	FMOVQ 176(R0), F22
+	FMOVQ 176(R0), F25
+	VFMLA V8.S4, V17.S4, V20.S4
+	VFMLA V10.S4, V21.S4, V22.S4
+	VFMLA V18.S4, V24.S4, V25.S4
+	FMOVQ 176(R0), F17
+	FMOVQ 176(R0), F21
+	FMOVQ 176(R0), F24
+	VFMLA V8.S4, V20.S4, V17.S4
+	VFMLA V10.S4, V22.S4, V21.S4
+	VFMLA V18.S4, V25.S4, V24.S4
+	WORD  $0x4e21a988 // fcvtns v8.4s, v12.4s
+	WORD  $0x4e21a9ea // fcvtns v10.4s, v15.4s
+	WORD  $0x4e21aaf6 // fcvtns v22.4s, v23.4s
+	WORD  $0x4f3f050c // sshr v12.4s, v8.4s, #1
+	WORD  $0x4f3f0552 // sshr v18.4s, v10.4s, #1
+	WORD  $0x4f3f06d7 // sshr v23.4s, v22.4s, #1
+	VADD  V0.S4, V12.S4, V15.S4
+	VADD  V0.S4, V18.S4, V20.S4
+	VADD  V0.S4, V23.S4, V25.S4
+	VSHL  $0x0000000000000017, V15.S4, V15.S4
+	VSHL  $0x0000000000000017, V20.S4, V20.S4
+	VSHL  $0x0000000000000017, V25.S4, V25.S4
+	WORD  $0x6e2fde2f // fmul v15.4s, v17.4s, v15.4s
+	WORD  $0x6e34deb1 // fmul v17.4s, v21.4s, v20.4s
+	WORD  $0x6e39df14 // fmul v20.4s, v24.4s, v25.4s
+	VSUB  V12.S4, V8.S4, V8.S4
+	VSUB  V18.S4, V10.S4, V10.S4
+	VSUB  V23.S4, V22.S4, V12.S4
+	VADD  V0.S4, V8.S4, V8.S4
+	VADD  V0.S4, V10.S4, V10.S4
+	VADD  V0.S4, V12.S4, V12.S4
+	VSHL  $0x0000000000000017, V8.S4, V8.S4
+	VSHL  $0x0000000000000017, V10.S4, V10.S4
+	VSHL  $0x0000000000000017, V12.S4, V12.S4
+	WORD  $0x6e28dde8 // fmul v8.4s, v15.4s, v8.4s
+	WORD  $0x6e2ade2a // fmul v10.4s, v17.4s, v10.4s
+	WORD  $0x6e2cde91 // fmul v17.4s, v20.4s, v12.4s
+	VMOV  V5.B16, V12.B16
+	VMOV  V5.B16, V15.B16
+	VMOV  V5.B16, V18.B16
+	VFMLA V2.S4, V14.S4, V12.S4
+	VFMLA V2.S4, V16.S4, V15.S4
+	VFMLA V2.S4, V19.S4, V18.S4
+	WORD  $0x6e2cdd0c // fmul v12.4s, v8.4s, v12.4s
+	WORD  $0x6e2fdd4e // fmul v14.4s, v10.4s, v15.4s
+	WORD  $0x6e32de2f // fmul v15.4s, v17.4s, v18.4s
+	VFMLA V2.S4, V8.S4, V12.S4
+	VFMLA V2.S4, V10.S4, V14.S4
+	VFMLA V2.S4, V17.S4, V15.S4
+	WORD  $0x6e2cdd28 // fmul v8.4s, v9.4s, v12.4s
+	WORD  $0x6e2edd69 // fmul v9.4s, v11.4s, v14.4s
+	WORD  $0x6e2fddaa // fmul v10.4s, v13.4s, v15.4s
+	FMOVQ F8, (R1)
+	FMOVQ F9, 16(R1)
+	FMOVQ F10, 32(R1)
+	ADD   $0x0000000000000030, R1
+	ADD   $0x0000000000000030, R2
+	ADD   $0x0000000000000030, R3
+	SUBS  $0x000000000000000c, R6
+	BGE   loop
+
+tail:
+	ADD  $0x000000000000000c, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F8
+	FMOVQ (R3), F9
+	WORD  $0x4ea0f908 // fabs v8.4s, v8.4s
+	WORD  $0x4ea8f488 // fmin v8.4s, v4.4s, v8.4s
+	WORD  $0x6e28dd0a // fmul v10.4s, v8.4s, v8.4s
+	VMOV  V10.B16, V11.B16
+	VFMLS V8.S4, V8.S4, V11.S4
+	WORD  $0x6e27dd4a // fmul v10.4s, v10.4s, v7.4s
+	WORD  $0x6e23dd48 // fmul v8.4s, v10.4s, v3.4s
+	WORD  $0x4e218908 // frintn v8.4s, v8.4s
+	VFMLS V1.S4, V8.S4, V10.S4
+	VFMLS V6.S4, V8.S4, V10.S4
+	FMOVQ 96(R0), F12
+	FMOVQ 112(R0), F13
+	VFMLA V10.S4, V12.S4, V13.S4
+	FMOVQ 128(R0), F12
+	VFMLA V10.S4, V13.S4, V12.S4
+	FMOVQ 144(R0), F13
+	VFMLA V10.S4, V12.S4, V13.S4
+	FMOVQ 160(R0), F12
+	VFMLA V10.S4, V13.S4, V12.S4
+	FMOVQ 176(R0), F13
+	VFMLA V10.S4, V12.S4, V13.S4
+	FMOVQ 176(R0), F12
+	VFMLA V10.S4, V13.S4, V12.S4
+	WORD  $0x4e21a908 // fcvtns v8.4s, v8.4s
+	WORD  $0x4f3f050a // sshr v10.4s, v8.4s, #1
+	VADD  V0.S4, V10.S4, V13.S4
+	VSHL  $0x0000000000000017, V13.S4, V13.S4
+	WORD  $0x6e2ddd8c // fmul v12.4s, v12.4s, v13.4s
+	VSUB  V10.S4, V8.S4, V8.S4
+	VADD  V0.S4, V8.S4, V8.S4
+	VSHL  $0x0000000000000017, V8.S4, V8.S4
+	WORD  $0x6e28dd88 // fmul v8.4s, v12.4s, v8.4s
+	VMOV  V5.B16, V10.B16
+	VFMLA V2.S4, V11.S4, V10.S4
+	WORD  $0x6e2add0a // fmul v10.4s, v8.4s, v10.4s
+	VFMLA V2.S4, V8.S4, V10.S4
+	WORD  $0x6e2add28 // fmul v8.4s, v9.4s, v10.4s
+	FMOVQ F8, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F8
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R7
+	VLD1  (R7), V8.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F8
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F9
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R2
+	VLD1  (R2), V9.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F9
+
+moved2:
+	WORD  $0x4ea0f908 // fabs v8.4s, v8.4s
+	WORD  $0x4ea8f484 // fmin v4.4s, v4.4s, v8.4s
+	WORD  $0x6e24dc88 // fmul v8.4s, v4.4s, v4.4s
+	VMOV  V8.B16, V10.B16
+	VFMLS V4.S4, V4.S4, V10.S4
+	WORD  $0x6e27dd04 // fmul v4.4s, v8.4s, v7.4s
+	WORD  $0x6e23dc83 // fmul v3.4s, v4.4s, v3.4s
+	WORD  $0x4e218863 // frintn v3.4s, v3.4s
+	VFMLS V1.S4, V3.S4, V4.S4
+	VFMLS V6.S4, V3.S4, V4.S4
+	FMOVQ 96(R0), F1
+	FMOVQ 112(R0), F6
+	VFMLA V4.S4, V1.S4, V6.S4
+	FMOVQ 128(R0), F1
+	VFMLA V4.S4, V6.S4, V1.S4
+	FMOVQ 144(R0), F6
+	VFMLA V4.S4, V1.S4, V6.S4
+	FMOVQ 160(R0), F1
+	VFMLA V4.S4, V6.S4, V1.S4
+	FMOVQ 176(R0), F6
+	VFMLA V4.S4, V1.S4, V6.S4
+	FMOVQ 176(R0), F1
+	VFMLA V4.S4, V6.S4, V1.S4
+	WORD  $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD  $0x4f3f0464 // sshr v4.4s, v3.4s, #1
+	VADD  V0.S4, V4.S4, V6.S4
+	VSHL  $0x0000000000000017, V6.S4, V6.S4
+	WORD  $0x6e26dc21 // fmul v1.4s, v1.4s, v6.4s
+	VSUB  V4.S4, V3.S4, V3.S4
+	VADD  V0.S4, V3.S4, V0.S4
+	VSHL  $0x0000000000000017, V0.S4, V0.S4
+	WORD  $0x6e20dc20 // fmul v0.4s, v1.4s, v0.4s
+	VMOV  V5.B16, V1.B16
+	VFMLA V2.S4, V10.S4, V1.S4
+	WORD  $0x6e21dc01 // fmul v1.4s, v0.4s, v1.4s
+	VFMLA V2.S4, V0.S4, V1.S4
+	WORD  $0x6e21dd20 // fmul v0.4s, v9.4s, v1.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
+// func expm1GradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+TEXT ·expm1GradVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 176(R0), F0
+	SUBS  $0x0000000000000010, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	FMOVQ 16(R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	FMOVQ 32(R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	FMOVQ 48(R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	ADD   $0x0000000000000040, R3
+	SUBS  $0x0000000000000010, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21dc41 // fmul v1.4s, v2.4s, v1.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F2
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V2.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F2
+
+moved2:
+	WORD  $0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD  $0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
+// func log1pGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+TEXT ·log1pGradVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  dy+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 176(R0), F0
+	SUBS  $0x0000000000000010, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	FMOVQ 16(R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	FMOVQ 32(R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	FMOVQ 48(R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	ADD   $0x0000000000000040, R3
+	SUBS  $0x0000000000000010, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	FMOVQ (R3), F2
+	WORD  $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F2
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V2.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F2
+
+moved2:
+	WORD  $0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD  $0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
 // func sumVec(wide bool, x *float32, n int) float32
 TEXT ·sumVec(SB), NOSPLIT, $0-28
 	MOVD  x+8(FP), R1
@@ -14709,4 +15953,116 @@ DATA numbers<>+944(SB)/4, $0x00000040
 DATA numbers<>+948(SB)/4, $0x00000040
 DATA numbers<>+952(SB)/4, $0x00000040
 DATA numbers<>+956(SB)/4, $0x00000040
-GLOBL numbers<>(SB), RODATA|NOPTR, $960
+DATA numbers<>+960(SB)/4, $0xba1c3872
+DATA numbers<>+964(SB)/4, $0xba1c3872
+DATA numbers<>+968(SB)/4, $0xba1c3872
+DATA numbers<>+972(SB)/4, $0xba1c3872
+DATA numbers<>+976(SB)/4, $0x3ba36c4c
+DATA numbers<>+980(SB)/4, $0x3ba36c4c
+DATA numbers<>+984(SB)/4, $0x3ba36c4c
+DATA numbers<>+988(SB)/4, $0x3ba36c4c
+DATA numbers<>+992(SB)/4, $0xbcdb3de7
+DATA numbers<>+996(SB)/4, $0xbcdb3de7
+DATA numbers<>+1000(SB)/4, $0xbcdb3de7
+DATA numbers<>+1004(SB)/4, $0xbcdb3de7
+DATA numbers<>+1008(SB)/4, $0x3de70cc2
+DATA numbers<>+1012(SB)/4, $0x3de70cc2
+DATA numbers<>+1016(SB)/4, $0x3de70cc2
+DATA numbers<>+1020(SB)/4, $0x3de70cc2
+DATA numbers<>+1024(SB)/4, $0xbec09371
+DATA numbers<>+1028(SB)/4, $0xbec09371
+DATA numbers<>+1032(SB)/4, $0xbec09371
+DATA numbers<>+1036(SB)/4, $0xbec09371
+DATA numbers<>+1040(SB)/4, $0x3e0375d3
+DATA numbers<>+1044(SB)/4, $0x3e0375d3
+DATA numbers<>+1048(SB)/4, $0x3e0375d3
+DATA numbers<>+1052(SB)/4, $0x3e0375d3
+DATA numbers<>+1056(SB)/4, $0x40800000
+DATA numbers<>+1060(SB)/4, $0x40800000
+DATA numbers<>+1064(SB)/4, $0x40800000
+DATA numbers<>+1068(SB)/4, $0x40800000
+DATA numbers<>+1072(SB)/4, $0xb79a240c
+DATA numbers<>+1076(SB)/4, $0xb79a240c
+DATA numbers<>+1080(SB)/4, $0xb79a240c
+DATA numbers<>+1084(SB)/4, $0xb79a240c
+DATA numbers<>+1088(SB)/4, $0x39bbe813
+DATA numbers<>+1092(SB)/4, $0x39bbe813
+DATA numbers<>+1096(SB)/4, $0x39bbe813
+DATA numbers<>+1100(SB)/4, $0x39bbe813
+DATA numbers<>+1104(SB)/4, $0xbb6ebdd3
+DATA numbers<>+1108(SB)/4, $0xbb6ebdd3
+DATA numbers<>+1112(SB)/4, $0xbb6ebdd3
+DATA numbers<>+1116(SB)/4, $0xbb6ebdd3
+DATA numbers<>+1120(SB)/4, $0x3cc00f66
+DATA numbers<>+1124(SB)/4, $0x3cc00f66
+DATA numbers<>+1128(SB)/4, $0x3cc00f66
+DATA numbers<>+1132(SB)/4, $0x3cc00f66
+DATA numbers<>+1136(SB)/4, $0xbdd7efce
+DATA numbers<>+1140(SB)/4, $0xbdd7efce
+DATA numbers<>+1144(SB)/4, $0xbdd7efce
+DATA numbers<>+1148(SB)/4, $0xbdd7efce
+DATA numbers<>+1152(SB)/4, $0xbf22d1f4
+DATA numbers<>+1156(SB)/4, $0xbf22d1f4
+DATA numbers<>+1160(SB)/4, $0xbf22d1f4
+DATA numbers<>+1164(SB)/4, $0xbf22d1f4
+DATA numbers<>+1168(SB)/4, $0xbf906924
+DATA numbers<>+1172(SB)/4, $0xbf906924
+DATA numbers<>+1176(SB)/4, $0xbf906924
+DATA numbers<>+1180(SB)/4, $0xbf906924
+DATA numbers<>+1184(SB)/4, $0xb8b20fcb
+DATA numbers<>+1188(SB)/4, $0xb8b20fcb
+DATA numbers<>+1192(SB)/4, $0xb8b20fcb
+DATA numbers<>+1196(SB)/4, $0xb8b20fcb
+DATA numbers<>+1200(SB)/4, $0x3f6b851f
+DATA numbers<>+1204(SB)/4, $0x3f6b851f
+DATA numbers<>+1208(SB)/4, $0x3f6b851f
+DATA numbers<>+1212(SB)/4, $0x3f6b851f
+DATA numbers<>+1216(SB)/4, $0xc1a00000
+DATA numbers<>+1220(SB)/4, $0xc1a00000
+DATA numbers<>+1224(SB)/4, $0xc1a00000
+DATA numbers<>+1228(SB)/4, $0xc1a00000
+DATA numbers<>+1232(SB)/4, $0x3ab5b3d3
+DATA numbers<>+1236(SB)/4, $0x3ab5b3d3
+DATA numbers<>+1240(SB)/4, $0x3ab5b3d3
+DATA numbers<>+1244(SB)/4, $0x3ab5b3d3
+DATA numbers<>+1248(SB)/4, $0x3c092239
+DATA numbers<>+1252(SB)/4, $0x3c092239
+DATA numbers<>+1256(SB)/4, $0x3c092239
+DATA numbers<>+1260(SB)/4, $0x3c092239
+DATA numbers<>+1264(SB)/4, $0x3d2aab99
+DATA numbers<>+1268(SB)/4, $0x3d2aab99
+DATA numbers<>+1272(SB)/4, $0x3d2aab99
+DATA numbers<>+1276(SB)/4, $0x3d2aab99
+DATA numbers<>+1280(SB)/4, $0x3e2aaa46
+DATA numbers<>+1284(SB)/4, $0x3e2aaa46
+DATA numbers<>+1288(SB)/4, $0x3e2aaa46
+DATA numbers<>+1292(SB)/4, $0x3e2aaa46
+DATA numbers<>+1296(SB)/4, $0x3effffff
+DATA numbers<>+1300(SB)/4, $0x3effffff
+DATA numbers<>+1304(SB)/4, $0x3effffff
+DATA numbers<>+1308(SB)/4, $0x3effffff
+DATA numbers<>+1312(SB)/4, $0x0000007e
+DATA numbers<>+1316(SB)/4, $0x0000007e
+DATA numbers<>+1320(SB)/4, $0x0000007e
+DATA numbers<>+1324(SB)/4, $0x0000007e
+DATA numbers<>+1328(SB)/4, $0x33000000
+DATA numbers<>+1332(SB)/4, $0x33000000
+DATA numbers<>+1336(SB)/4, $0x33000000
+DATA numbers<>+1340(SB)/4, $0x33000000
+DATA numbers<>+1344(SB)/4, $0x3e800000
+DATA numbers<>+1348(SB)/4, $0x3e800000
+DATA numbers<>+1352(SB)/4, $0x3e800000
+DATA numbers<>+1356(SB)/4, $0x3e800000
+DATA numbers<>+1360(SB)/4, $0x41232b02
+DATA numbers<>+1364(SB)/4, $0x41232b02
+DATA numbers<>+1368(SB)/4, $0x41232b02
+DATA numbers<>+1372(SB)/4, $0x41232b02
+DATA numbers<>+1376(SB)/4, $0x3f906ebb
+DATA numbers<>+1380(SB)/4, $0x3f906ebb
+DATA numbers<>+1384(SB)/4, $0x3f906ebb
+DATA numbers<>+1388(SB)/4, $0x3f906ebb
+DATA numbers<>+1392(SB)/4, $0xb37bd649
+DATA numbers<>+1396(SB)/4, $0xb37bd649
+DATA numbers<>+1400(SB)/4, $0xb37bd649
+DATA numbers<>+1404(SB)/4, $0xb37bd649
+GLOBL numbers<>(SB), RODATA|NOPTR, $1408

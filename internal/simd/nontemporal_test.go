@@ -80,6 +80,13 @@ func runs(n int) map[string]func(m Mode, dst []float32) {
 		"minValue":       number(func(m Mode) float64 { return float64(m.minValue(x)) }),
 		"softmax":        func(m Mode, d []float32) { m.SoftmaxRow(d, y) },
 		"fill":           func(m Mode, d []float32) { m.fill(d, 3) },
+
+		"erf":       func(m Mode, d []float32) { m.erf(d, y) },
+		"erfGrad":   func(m Mode, d []float32) { m.erfGrad(d, y, x) },
+		"expm1":     func(m Mode, d []float32) { m.expm1(d, y) },
+		"expm1Grad": func(m Mode, d []float32) { m.expm1Grad(d, y, x) },
+		"log1p":     func(m Mode, d []float32) { m.log1p(d, x) },
+		"log1pGrad": func(m Mode, d []float32) { m.log1pGrad(d, x, y) },
 	}
 }
 

@@ -89,10 +89,19 @@ func exp(x float32) float32 {
 	case x > 89:
 		x = 89
 	}
-	n := float32(math.RoundToEven(float64(float32(x * math.Log2E))))
-	r := FMA(-n, ln2Low, FMA(-n, ln2High, x))
-	p := poly(r, exponential[:])
-	return float32(float64(p) * math.Float64frombits(uint64(int64(n)+1023)<<52)) // p·2ⁿ is exact in float64
+	n, r := powers(x)
+	return scale(poly(r, exponential[:]), n)
+}
+
+// powers returns n = round(x/ln 2) and x - n·ln 2.
+func powers(x float32) (n, r float32) {
+	n = float32(math.RoundToEven(float64(float32(x * math.Log2E))))
+	return n, FMA(-n, ln2Low, FMA(-n, ln2High, x))
+}
+
+// scale is p·2ⁿ, which is exact in float64.
+func scale(p, n float32) float32 {
+	return float32(float64(p) * math.Float64frombits(uint64(int64(n)+1023)<<52))
 }
 
 // log is ln x.
@@ -105,18 +114,32 @@ func log(x float32) float32 {
 	case math.IsInf(float64(x), 1):
 		return x
 	}
-	var e float32
+	return logOf(normal(x))
+}
+
+const root = 0x3f3504f3 // the bits of √½
+
+// normal returns e and f with x = 2ᵉ·(1+f) and 1+f in [√½, √2), for 0 < x < Inf.
+func normal(x float32) (e, f float32) {
 	if x < 0x1p-126 {
 		x, e = x*0x1p23, -23
 	}
-	const root = 0x3f3504f3 // the bits of √½
 	i := int32(math.Float32bits(x)) - root
 	e += float32(i >> 23)
-	f := math.Float32frombits(uint32(i&0x007fffff+root)) - 1
-	f2 := float32(f * f)
-	y := float32(float32(poly(f, logarithm[:])*f) * f2)
+	return e, math.Float32frombits(uint32(i&0x007fffff+root)) - 1
+}
+
+// logOf is ln(2ᵉ·(1+f)).
+func logOf(e, f float32) float32 {
+	f2, y := bow(f)
 	y = FMA(-f2, 0.5, FMA(e, ln2Low, y))
 	return FMA(e, ln2High, f+y)
+}
+
+// bow returns f² and ln(1+f) - f + f²/2.
+func bow(f float32) (f2, y float32) {
+	f2 = float32(f * f)
+	return f2, float32(float32(poly(f, logarithm[:])*f) * f2)
 }
 
 // tanh is the hyperbolic tangent.
@@ -231,3 +254,71 @@ func sign(x float32) float32 {
 	}
 	return x
 }
+
+// erf is the error function.
+func erf(x float32) float32 {
+	t := abs(x)
+	if t < 0.92 {
+		return FMA(poly(float32(x*x), errorNear[:]), x, x)
+	}
+	if t > 4 {
+		t = 4
+	}
+	return signed(1-exp(poly(t, errorFar[:])), x)
+}
+
+// erfSlope is the derivative of erf.
+func erfSlope(x float32) float32 {
+	t := abs(x)
+	if t > 10.198 {
+		t = 10.198
+	}
+	z := float32(t * t)
+	e := exp(-z)
+	const scale = 0x1.20dd76p0 // 2/√π but for what float32 has no room for
+	return FMA(e, scale, e*FMA(FMA(-t, t, z), scale, 2/math.SqrtPi-scale))
+}
+
+// expm1 is eˣ - 1.
+func expm1(x float32) float32 {
+	if abs(x) < 0x1p-25 {
+		return x
+	}
+	switch { // NaN stays
+	case x < -20:
+		x = -20
+	case x > 89:
+		x = 89
+	}
+	n, r := powers(x)
+	p := FMA(float32(r*r), poly(r, lessOne[:]), r)
+	half := math.Float32frombits(uint32(int32(n)+126) << 23)
+	y := FMA(half, p, half-0.5)
+	return y + y
+}
+
+// log1p is ln(1+x).
+func log1p(x float32) float32 {
+	switch {
+	case abs(x) < 0x1p-25:
+		return x
+	case !(x >= -1):
+		return float32(math.NaN())
+	case x == -1:
+		return float32(math.Inf(-1))
+	case math.IsInf(float64(x), 1):
+		return x
+	}
+	i := (int32(math.Float32bits(x+1)) - root) >> 23
+	s := math.Float32frombits(uint32(0x40800000 - i<<23))
+	f := math.Float32frombits(math.Float32bits(x)-uint32(i<<23)) + FMA(s, 0.25, -1)
+	return logOf(float32(i), f)
+}
+
+// The coefficients of the polynomials of erf and expm1, from the lowest.
+var (
+	errorNear = [...]float32{0.128379151225, -0.376124888659, 0.112817302346, -0.0267629157752, 0.0049872752279, -0.000595933874138}
+	errorFar  = [...]float32{-8.49064308568e-05, -1.12820863724, -0.636016130447, -0.105437859893, 0.0234448425472, -0.003642906202,
+		0.000358403282007, -1.8375016225e-05}
+	lessOne = [...]float32{0.499999970198, 0.166665166616, 0.0416675545275, 0.00836997572333, 0.0013862795895}
+)

@@ -44,6 +44,22 @@ var unaries = []unary{
 	{"geluTanh", Mode.geluTanh, activation.GeluTanh, 3, func(x float64) float64 { return 1e-7 * max(1, math.Abs(x)) }},
 	{"silu", Mode.silu, func(x float64) float64 { return x * activation.Sigmoid(x) }, 3,
 		func(x float64) float64 { return math.Abs(x) * 0x1p-149 }},
+
+	{"erf", Mode.erf, math.Erf, 2, none},
+	{"expm1", Mode.expm1, math.Expm1, 2, none},
+	{"log1p", Mode.log1p, math.Log1p, 2, none},
+	{"erfSlope", slopeOf(Mode.erfGrad), func(x float64) float64 { return 2 / math.SqrtPi * math.Exp(-x*x) }, 2, none},
+	{"expm1Slope", slopeOf(Mode.expm1Grad), func(y float64) float64 { return y + 1 }, 0.5, none},
+	{"log1pSlope", slopeOf(Mode.log1pGrad), func(x float64) float64 { return 1 / (1 + x) }, 1.5, none},
+}
+
+// slopeOf is a gradient where dy is 1.
+func slopeOf(grad func(m Mode, dst, x, dy []float32)) func(m Mode, dst, x []float32) {
+	return func(m Mode, dst, x []float32) {
+		ones := make([]float32, len(x))
+		m.fill(ones, 1)
+		grad(m, dst, x, ones)
+	}
 }
 
 func TestUnary(t *testing.T) {

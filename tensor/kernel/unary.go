@@ -198,8 +198,10 @@ var unaryTable = [...]Unary{
 	},
 	OpErf: {
 		Name: "Erf", Reads: ReadsInput, Law: Monotone,
-		Value: math.Erf,
-		Grad:  func(dy, x, y float64) float64 { return dy * 2 / math.Sqrt(math.Pi) * math.Exp(-x*x) },
+		Value:   math.Erf,
+		Grad:    func(dy, x, y float64) float64 { return dy * 2 / math.Sqrt(math.Pi) * math.Exp(-x*x) },
+		Value32: simd.Erf,
+		Grad32:  func(dx, dy, x, y []float32) { simd.ErfGrad(dx, x, dy) },
 	},
 	OpSin: {
 		Name: "Sin", Reads: ReadsInput,
@@ -213,13 +215,17 @@ var unaryTable = [...]Unary{
 	},
 	OpLog1p: {
 		Name: "Log1p", Reads: ReadsInput, Pole: true,
-		Value: math.Log1p,
-		Grad:  func(dy, x, y float64) float64 { return dy / (1 + x) },
+		Value:   math.Log1p,
+		Grad:    func(dy, x, y float64) float64 { return dy / (1 + x) },
+		Value32: simd.Log1p,
+		Grad32:  func(dx, dy, x, y []float32) { simd.Log1pGrad(dx, x, dy) },
 	},
 	OpExpm1: {
 		Name: "Expm1", Reads: ReadsOutput,
-		Value: math.Expm1,
-		Grad:  func(dy, x, y float64) float64 { return dy * (y + 1) },
+		Value:   math.Expm1,
+		Grad:    func(dy, x, y float64) float64 { return dy * (y + 1) },
+		Value32: simd.Expm1,
+		Grad32:  func(dx, dy, x, y []float32) { simd.Expm1Grad(dx, y, dy) },
 	},
 	OpTan: {
 		Name: "Tan", Reads: ReadsOutput,

@@ -21,12 +21,21 @@ func (x *vec) expDown(a operand.Op) operand.Op { return x.expWithin(x.atLeast(x.
 
 // expWithin is exp of what lies between -104 and 89.
 func (x *vec) expWithin(a operand.Op) operand.Op {
-	n := x.roundEven(x.mul(a, x.k(math.Log2E)))
+	n, r := x.powers(a)
+	return x.scale(x.expNear(r), n)
+}
+
+// powers returns n = round(a/ln 2) and a - n·ln 2.
+func (x *vec) powers(a operand.Op) (n, r operand.Op) {
+	n = x.roundEven(x.mul(a, x.k(math.Log2E)))
 	const high, low = 0.693359375, math.Ln2 - 0.693359375 // high·n is exact
-	r := x.fnma(n, x.k(high), a)
-	r = x.fnma(n, x.k(low), r)
-	p := x.poly(r, 1, 1, 0.50000000271, 0.166665766464, 0.04166637408, 0.0083632350724, 0.00139412183683)
-	return x.scale(p, n)
+	r = x.fnma(n, x.k(high), a)
+	return n, x.fnma(n, x.k(low), r)
+}
+
+// expNear is exp of what lies between ±ln(2)/2.
+func (x *vec) expNear(r operand.Op) operand.Op {
+	return x.poly(r, 1, 1, 0.50000000271, 0.166665766464, 0.04166637408, 0.0083632350724, 0.00139412183683)
 }
 
 // scaleInTwo is a·2ⁿ for integers n from -150 to 128, in two steps: 2ⁿ alone may be no float32.
@@ -43,25 +52,43 @@ func power2(x machine, i operand.Op) operand.Op { return x.shiftLeft(x.addInt(i,
 // ln(1+f) = f - f²/2 + f³·P(f), P a minimax polynomial with a relative error of
 // the whole of 8e-10.
 func (x *vec) log(a operand.Op) operand.Op {
+	e, f := x.normal(a)
+	return x.poles(a, 0, x.logOf(e, f))
+}
+
+// normal returns e and f with a = 2ᵉ·(1+f) and 1+f in [√½, √2), for 0 < a < Inf.
+func (x *vec) normal(a operand.Op) (e, f operand.Op) {
 	tiny := x.less(a, x.k(0x1p-126))
 	v := x.choose(tiny, x.mul(a, x.k(0x1p23)), a)
 	const root = 0x3f3504f3 // the bits of √½
 	i := x.subInt(v, x.bits(root))
-	e := x.fromInt(x.shiftRightInt(i, 23))
+	e = x.fromInt(x.shiftRightInt(i, 23))
 	e = x.choose(tiny, x.sub(e, x.k(23)), e)
-	f := x.addInt(x.and(i, x.bits(0x007fffff)), x.bits(root))
-	f = x.sub(f, x.k(1))
-	f2 := x.mul(f, f)
-	y := x.poly(f, 0.333333126041, -0.250000095995, 0.200021186567, -0.166679958507, 0.142195524007, -0.124055889949, 0.118881620676,
-		-0.116756513143, 0.067466403058)
-	y = x.mul(x.mul(y, f), f2)
+	f = x.addInt(x.and(i, x.bits(0x007fffff)), x.bits(root))
+	return e, x.sub(f, x.k(1))
+}
+
+// logOf is ln(2ᵉ·(1+f)).
+func (x *vec) logOf(e, f operand.Op) operand.Op {
+	f2, y := x.bow(f)
 	const high, low = 0.693359375, math.Ln2 - 0.693359375
 	y = x.fma(e, x.k(low), y)
 	y = x.fnma(f2, x.k(0.5), y)
-	y = x.fma(e, x.k(high), x.add(f, y))
-	// 0, negative or NaN, infinite.
-	y = x.choose(x.greater(a, x.k(0)), y, x.valueBits(0x7fc00000))
-	y = x.choose(x.equal(a, x.k(0)), x.k(math.Inf(-1)), y)
+	return x.fma(e, x.k(high), x.add(f, y))
+}
+
+// bow returns f² and f³·P(f).
+func (x *vec) bow(f operand.Op) (f2, y operand.Op) {
+	f2 = x.mul(f, f)
+	y = x.poly(f, 0.333333126041, -0.250000095995, 0.200021186567, -0.166679958507, 0.142195524007, -0.124055889949, 0.118881620676,
+		-0.116756513143, 0.067466403058)
+	return f2, x.mul(x.mul(y, f), f2)
+}
+
+// poles is y, but NaN where a is below the pole or NaN, -Inf at the pole, and Inf at Inf.
+func (x *vec) poles(a operand.Op, pole float64, y operand.Op) operand.Op {
+	y = x.choose(x.greater(a, x.k(pole)), y, x.valueBits(0x7fc00000))
+	y = x.choose(x.equal(a, x.k(pole)), x.k(math.Inf(-1)), y)
 	return x.choose(x.equal(a, x.k(math.Inf(1))), a, y)
 }
 
@@ -138,4 +165,47 @@ func (x *vec) geluTanhSlope(a operand.Op) operand.Op {
 	slope := x.fma(x.mul(t, t), x.k(3*cubic), x.value(linear))
 	s := x.choose(x.less(t, x.k(0)), q, r)
 	return x.fma(x.mul(t, slope), x.mul(q, r), s)
+}
+
+// erf is x + x·P(x²) for |x| < 0.92, P minimax with a relative error of the whole of 3e-8, and
+// ±(1 - exp(Q(|x|))) beyond, Q minimax with an error of the whole of 2e-8. At 4 that is 1 in float32.
+func (x *vec) erf(a operand.Op) operand.Op {
+	t := x.abs(a)
+	z := x.mul(a, a)
+	small := x.fma(x.poly(z, 0.128379151225, -0.376124888659, 0.112817302346, -0.0267629157752, 0.0049872752279, -0.000595933874138), a, a)
+	q := x.poly(x.atMost(x.value(4), t), -8.49064308568e-05, -1.12820863724, -0.636016130447, -0.105437859893, 0.0234448425472,
+		-0.003642906202, 0.000358403282007, -1.8375016225e-05)
+	big := x.sub(x.value(1), x.expWithin(q))
+	return x.choose(x.less(t, x.k(0.92)), small, x.or(big, x.sign(a)))
+}
+
+// erfSlope is 2/√π·exp(-x²). What x² loses in float32 is d: exp(-x²) is e·(1+d). Beyond √104 it is 0.
+func (x *vec) erfSlope(a operand.Op) operand.Op {
+	t := x.atMost(x.value(10.198), x.abs(a))
+	z := x.mul(t, t)
+	d := x.fnma(t, t, z)
+	e := x.expWithin(x.mul(z, x.k(-1)))
+	const scale = 0x1.20dd76p0 // 2/√π but for what float32 has no room for
+	return x.fma(e, x.k(scale), x.mul(e, x.fma(d, x.k(scale), x.value(2/math.SqrtPi-scale))))
+}
+
+// expm1 is 2ⁿ·(eʳ-1) + 2ⁿ - 1, n and r as in exp, and eʳ-1 = r + r²·P(r), P minimax with a relative error
+// of the whole of 2e-8. Half of it is doubled: 2¹²⁸ is no float32.
+func (x *vec) expm1(a operand.Op) operand.Op {
+	n, r := x.powers(x.atMost(x.value(89), x.atLeast(x.value(-20), a)))
+	p := x.poly(r, 0.499999970198, 0.166665166616, 0.0416675545275, 0.00836997572333, 0.0013862795895)
+	p = x.fma(x.mul(r, r), p, r)
+	half := x.shiftLeft(x.addInt(x.toInt(n), x.bits(126)), 23)
+	y := x.fma(half, p, x.sub(half, x.k(0.5)))
+	return x.choose(x.less(x.abs(a), x.k(0x1p-25)), a, x.add(y, y))
+}
+
+// log1p is ln(2ᵉ·(1+f)), e from the rounded 1+x and f = x·2⁻ᵉ + (2⁻ᵉ-1), of which only the sum is rounded where it counts.
+func (x *vec) log1p(a operand.Op) operand.Op {
+	i := x.shiftRightInt(x.subInt(x.add(a, x.k(1)), x.bits(0x3f3504f3)), 23)
+	down := x.shiftLeft(i, 23)
+	s := x.subInt(x.value(4), down) // 2²⁻ᵉ, for 2⁻¹²⁸ would be subnormal
+	f := x.add(x.subInt(a, down), x.fma(s, x.k(0.25), x.value(-1)))
+	y := x.poles(a, -1, x.logOf(x.fromInt(i), f))
+	return x.choose(x.less(x.abs(a), x.k(0x1p-25)), a, y)
 }

@@ -161,6 +161,13 @@ var mapKernels = []kernel{
 		x.store("dst", x.loadBF16("src"))
 	}},
 	{name: "toBF16Vec", slices: "dst:uint16 src", unroll: 2, whole: true, body: toBF16},
+
+	unary("erf", 1, (*vec).erf).woven(2, 12),
+	unary("expm1", 1, (*vec).expm1).woven(3, 12),
+	unary("log1p", 1, (*vec).log1p).woven(2, 8),
+	slope("erfGrad", (*vec).erfSlope).woven(3, 12),
+	gradient("expm1Grad", 4, func(x *vec, y, dy operand.Op) operand.Op { return x.mul(dy, x.add(y, x.k(1))) }),
+	gradient("log1pGrad", 4, func(x *vec, a, dy operand.Op) operand.Op { return x.div(dy, x.add(a, x.k(1))) }),
 }
 
 // toBF16 adds just under half of the last place kept, and the bit itself for ties
@@ -204,6 +211,11 @@ func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) opera
 	return kernel{name: name + "Vec", slices: "dst x dy", unroll: unroll, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("x"), x.load("dy")))
 	}}
+}
+
+// slope is the gradient dy·f(x).
+func slope(name string, f func(x *vec, a operand.Op) operand.Op) kernel {
+	return gradient(name, 1, func(x *vec, a, dy operand.Op) operand.Op { return x.mul(dy, f(x, a)) })
 }
 
 // reduceKernels are the kernels with results.
