@@ -45,6 +45,9 @@ var recorded = map[string]uint64{
 	"erfSlope of special values": 0xd5238fbb804e7108, "expm1": 0xc4767aefafaf2e23, "expm1 of special values": 0x22808e4ec83740c4,
 	"expm1Grad": 0x1c4d964dbc2d94b7, "expm1Slope of special values": 0xd15fc71634b19046, "log1p": 0xdcf8416e4524a6c4,
 	"log1p of special values": 0xa63c497ee687021b, "log1pGrad": 0x8087f67aa7c43e73, "log1pSlope of special values": 0x206f265234cf8666,
+	"cos": 0xa2e50ea413e228d4, "cos of special values": 0xd9c8d3f279f74d27, "cosGrad": 0x1974a7ae6fa91f87,
+	"cosSlope of special values": 0x5dc00b7d389dc149, "sin": 0xe0098fb1a44979fb, "sin of special values": 0xa7407360f56ee39d,
+	"sinGrad": 0x33664012989bdcb6, "sinSlope of special values": 0xd9c8d3f279f74d27,
 }
 
 // TestBitsAreThoseOfEveryInstructionSet holds that kernels give the recorded bits, on amd64

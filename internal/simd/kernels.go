@@ -63,6 +63,10 @@ const (
 	erfGradKernel
 	expm1GradKernel
 	log1pGradKernel
+	sinKernel
+	cosKernel
+	sinGradKernel
+	cosGradKernel
 	sumKernel
 	sumShiftedKernel
 	maxValueKernel

@@ -143,6 +143,14 @@ func expm1GradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { p
 
 func log1pGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
+func sinVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func cosVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func sinGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func cosGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }

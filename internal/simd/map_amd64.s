@@ -13512,3 +13512,1292 @@ one16:
 end16:
 	VZEROUPPER
 	RET
+
+// func sinVec(level uint8, dst *float32, x *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·sinVec(SB), NOSPLIT, $0-32
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000008, BX
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VANDPS       x7fffffff<>+0(SB), Y0, Y1
+	VMULPS       x3f22f983<>+0(SB), Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y3
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y3, Y1
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y3, Y1
+	VFNMADD231PS xa6f72ced<>+0(SB), Y3, Y1
+	VPSLLD       $0x1e, Y2, Y2
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      xb94c87cb<>+0(SB), Y4
+	VFMADD213PS  x3c088357<>+0(SB), Y3, Y4
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y1, Y5
+	VFMADD231PS  Y1, Y4, Y5
+	VMOVUPS      x37cd25b3<>+0(SB), Y1
+	VFMADD213PS  xbab606fa<>+0(SB), Y3, Y1
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y3, Y1
+	VFMADD213PS  xbf000000<>+0(SB), Y3, Y1
+	VFMADD213PS  x3f800000<>+0(SB), Y3, Y1
+	VANDPS       x40000000<>+0(SB), Y2, Y3
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y3, Y3
+	VBLENDVPS    Y3, Y1, Y5, Y1
+	VXORPS       Y0, Y2, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VXORPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	ADDQ         $0x00000008, AX
+	SUBQ         $0x00000008, BX
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000008, BX
+	JE   end8
+
+one8:
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VANDPS       x7fffffff<>+0(SB), Y1, Y2
+	VMULPS       x3f22f983<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y3, Y3
+	VCVTDQ2PS    Y3, Y4
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y4, Y2
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y4, Y2
+	VFNMADD231PS xa6f72ced<>+0(SB), Y4, Y2
+	VPSLLD       $0x1e, Y3, Y3
+	VMULPS       Y2, Y2, Y4
+	VMOVUPS      xb94c87cb<>+0(SB), Y5
+	VFMADD213PS  x3c088357<>+0(SB), Y4, Y5
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y2, Y6
+	VFMADD231PS  Y2, Y5, Y6
+	VMOVUPS      x37cd25b3<>+0(SB), Y2
+	VFMADD213PS  xbab606fa<>+0(SB), Y4, Y2
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y4, Y2
+	VFMADD213PS  xbf000000<>+0(SB), Y4, Y2
+	VFMADD213PS  x3f800000<>+0(SB), Y4, Y2
+	VANDPS       x40000000<>+0(SB), Y3, Y4
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y4, Y4
+	VBLENDVPS    Y4, Y2, Y6, Y2
+	VXORPS       Y1, Y3, Y1
+	VANDPS       x80000000<>+0(SB), Y1, Y1
+	VXORPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, BX
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x37cd25b3<>+0(SB), Z1
+	VBROADCASTSS x3c088357<>+0(SB), Z2
+	VBROADCASTSS x3d2aaaa7<>+0(SB), Z3
+	VBROADCASTSS x3f22f983<>+0(SB), Z4
+	VBROADCASTSS x3f800000<>+0(SB), Z5
+	VBROADCASTSS x3fc90fdb<>+0(SB), Z6
+	VBROADCASTSS x40000000<>+0(SB), Z7
+	VBROADCASTSS x7fffffff<>+0(SB), Z8
+	VBROADCASTSS x80000000<>+0(SB), Z9
+	VBROADCASTSS xa6f72ced<>+0(SB), Z10
+	VBROADCASTSS xb33bbd2e<>+0(SB), Z11
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000020, BX
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z16
+	VANDPS           Z8, Z12, Z13
+	VANDPS           Z8, Z16, Z17
+	VMULPS           Z4, Z13, Z14
+	VMULPS           Z4, Z17, Z18
+	VCVTPS2DQ        Z14, Z14
+	VCVTPS2DQ        Z18, Z21
+	VCVTDQ2PS        Z14, Z18
+	VCVTDQ2PS        Z21, Z22
+	VFNMADD231PS     Z6, Z18, Z13
+	VFNMADD231PS     Z6, Z22, Z17
+	VFNMADD231PS     Z11, Z18, Z13
+	VFNMADD231PS     Z11, Z22, Z17
+	VFNMADD231PS     Z10, Z18, Z13
+	VFNMADD231PS     Z10, Z22, Z17
+	VPSLLD           $0x1e, Z14, Z14
+	VPSLLD           $0x1e, Z21, Z22
+	VMULPS           Z13, Z13, Z18
+	VMULPS           Z17, Z17, Z23
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z21
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z24
+	VFMADD213PS      Z2, Z18, Z21
+	VFMADD213PS      Z2, Z23, Z24
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z18, Z21
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z23, Z24
+	VMULPS           Z18, Z21, Z21
+	VMULPS           Z23, Z24, Z25
+	VMOVUPS          Z13, Z24
+	VMOVUPS          Z17, Z26
+	VFMADD231PS      Z13, Z21, Z24
+	VFMADD231PS      Z17, Z25, Z26
+	VMOVUPS          Z1, Z13
+	VMOVUPS          Z1, Z17
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z18, Z13
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z23, Z17
+	VFMADD213PS      Z3, Z18, Z13
+	VFMADD213PS      Z3, Z23, Z17
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z18, Z13
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z23, Z17
+	VFMADD213PS      Z5, Z18, Z13
+	VFMADD213PS      Z5, Z23, Z17
+	VANDPS           Z7, Z14, Z18
+	VANDPS           Z7, Z22, Z21
+	VCMPPS           $0x1e, Z0, Z18, K1
+	VCMPPS           $0x1e, Z0, Z21, K2
+	VBLENDMPS        Z13, Z24, K1, Z15
+	VBLENDMPS        Z17, Z26, K2, Z19
+	VXORPS           Z12, Z14, Z12
+	VXORPS           Z16, Z22, Z13
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z13, Z13
+	VXORPS           Z12, Z15, Z12
+	VXORPS           Z13, Z19, Z13
+	VMOVNTPS         Z12, (CX)(AX*4)
+	VMOVNTPS         Z13, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, BX
+	JGE              nontemporal16
+	JMP              tail16
+
+loop16:
+	PREFETCHT0       2048(DX)(AX*4)
+	PREFETCHT0       2112(DX)(AX*4)
+	PREFETCHT0       2048(CX)(AX*4)
+	PREFETCHT0       2112(CX)(AX*4)
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z16
+	VANDPS           Z8, Z12, Z13
+	VANDPS           Z8, Z16, Z17
+	VMULPS           Z4, Z13, Z14
+	VMULPS           Z4, Z17, Z18
+	VCVTPS2DQ        Z14, Z14
+	VCVTPS2DQ        Z18, Z21
+	VCVTDQ2PS        Z14, Z18
+	VCVTDQ2PS        Z21, Z22
+	VFNMADD231PS     Z6, Z18, Z13
+	VFNMADD231PS     Z6, Z22, Z17
+	VFNMADD231PS     Z11, Z18, Z13
+	VFNMADD231PS     Z11, Z22, Z17
+	VFNMADD231PS     Z10, Z18, Z13
+	VFNMADD231PS     Z10, Z22, Z17
+	VPSLLD           $0x1e, Z14, Z14
+	VPSLLD           $0x1e, Z21, Z22
+	VMULPS           Z13, Z13, Z18
+	VMULPS           Z17, Z17, Z23
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z21
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z24
+	VFMADD213PS      Z2, Z18, Z21
+	VFMADD213PS      Z2, Z23, Z24
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z18, Z21
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z23, Z24
+	VMULPS           Z18, Z21, Z21
+	VMULPS           Z23, Z24, Z25
+	VMOVUPS          Z13, Z24
+	VMOVUPS          Z17, Z26
+	VFMADD231PS      Z13, Z21, Z24
+	VFMADD231PS      Z17, Z25, Z26
+	VMOVUPS          Z1, Z13
+	VMOVUPS          Z1, Z17
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z18, Z13
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z23, Z17
+	VFMADD213PS      Z3, Z18, Z13
+	VFMADD213PS      Z3, Z23, Z17
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z18, Z13
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z23, Z17
+	VFMADD213PS      Z5, Z18, Z13
+	VFMADD213PS      Z5, Z23, Z17
+	VANDPS           Z7, Z14, Z18
+	VANDPS           Z7, Z22, Z21
+	VCMPPS           $0x1e, Z0, Z18, K1
+	VCMPPS           $0x1e, Z0, Z21, K2
+	VBLENDMPS        Z13, Z24, K1, Z15
+	VBLENDMPS        Z17, Z26, K2, Z19
+	VXORPS           Z12, Z14, Z12
+	VXORPS           Z16, Z22, Z13
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z13, Z13
+	VXORPS           Z12, Z15, Z12
+	VXORPS           Z13, Z19, Z13
+	VMOVUPS          Z12, (CX)(AX*4)
+	VMOVUPS          Z13, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, BX
+	JGE              loop16
+
+tail16:
+	ADDQ $0x00000020, BX
+	JE   end16
+
+one16:
+	MOVL             $0xffffffff, SI
+	BZHIL            BX, SI, SI
+	KMOVW            SI, K1
+	VMOVUPS.Z        (DX)(AX*4), K1, Z12
+	VANDPS           Z8, Z12, Z13
+	VMULPS           Z4, Z13, Z14
+	VCVTPS2DQ        Z14, Z14
+	VCVTDQ2PS        Z14, Z15
+	VFNMADD231PS     Z6, Z15, Z13
+	VFNMADD231PS     Z11, Z15, Z13
+	VFNMADD231PS     Z10, Z15, Z13
+	VPSLLD           $0x1e, Z14, Z14
+	VMULPS           Z13, Z13, Z15
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z16
+	VFMADD213PS      Z2, Z15, Z16
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z15, Z16
+	VMULPS           Z15, Z16, Z16
+	VMOVUPS          Z13, Z17
+	VFMADD231PS      Z13, Z16, Z17
+	VMOVUPS          Z1, Z13
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z15, Z13
+	VFMADD213PS      Z3, Z15, Z13
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z15, Z13
+	VFMADD213PS      Z5, Z15, Z13
+	VANDPS           Z7, Z14, Z15
+	VCMPPS           $0x1e, Z0, Z15, K2
+	VBLENDMPS        Z13, Z17, K2, Z20
+	VXORPS           Z12, Z14, Z12
+	VANDPS           Z9, Z12, Z12
+	VXORPS           Z12, Z20, Z12
+	VMOVUPS          Z12, K1, (CX)(AX*4)
+	ADDQ             $0x10, AX
+	SUBQ             $0x10, BX
+	JGT              one16
+
+end16:
+	VZEROUPPER
+	RET
+
+DATA x3f22f983<>+0(SB)/4, $0x3f22f983
+DATA x3f22f983<>+4(SB)/4, $0x3f22f983
+DATA x3f22f983<>+8(SB)/4, $0x3f22f983
+DATA x3f22f983<>+12(SB)/4, $0x3f22f983
+DATA x3f22f983<>+16(SB)/4, $0x3f22f983
+DATA x3f22f983<>+20(SB)/4, $0x3f22f983
+DATA x3f22f983<>+24(SB)/4, $0x3f22f983
+DATA x3f22f983<>+28(SB)/4, $0x3f22f983
+GLOBL x3f22f983<>(SB), RODATA|NOPTR, $32
+
+DATA x3fc90fdb<>+0(SB)/4, $0x3fc90fdb
+DATA x3fc90fdb<>+4(SB)/4, $0x3fc90fdb
+DATA x3fc90fdb<>+8(SB)/4, $0x3fc90fdb
+DATA x3fc90fdb<>+12(SB)/4, $0x3fc90fdb
+DATA x3fc90fdb<>+16(SB)/4, $0x3fc90fdb
+DATA x3fc90fdb<>+20(SB)/4, $0x3fc90fdb
+DATA x3fc90fdb<>+24(SB)/4, $0x3fc90fdb
+DATA x3fc90fdb<>+28(SB)/4, $0x3fc90fdb
+GLOBL x3fc90fdb<>(SB), RODATA|NOPTR, $32
+
+DATA xb33bbd2e<>+0(SB)/4, $0xb33bbd2e
+DATA xb33bbd2e<>+4(SB)/4, $0xb33bbd2e
+DATA xb33bbd2e<>+8(SB)/4, $0xb33bbd2e
+DATA xb33bbd2e<>+12(SB)/4, $0xb33bbd2e
+DATA xb33bbd2e<>+16(SB)/4, $0xb33bbd2e
+DATA xb33bbd2e<>+20(SB)/4, $0xb33bbd2e
+DATA xb33bbd2e<>+24(SB)/4, $0xb33bbd2e
+DATA xb33bbd2e<>+28(SB)/4, $0xb33bbd2e
+GLOBL xb33bbd2e<>(SB), RODATA|NOPTR, $32
+
+DATA xa6f72ced<>+0(SB)/4, $0xa6f72ced
+DATA xa6f72ced<>+4(SB)/4, $0xa6f72ced
+DATA xa6f72ced<>+8(SB)/4, $0xa6f72ced
+DATA xa6f72ced<>+12(SB)/4, $0xa6f72ced
+DATA xa6f72ced<>+16(SB)/4, $0xa6f72ced
+DATA xa6f72ced<>+20(SB)/4, $0xa6f72ced
+DATA xa6f72ced<>+24(SB)/4, $0xa6f72ced
+DATA xa6f72ced<>+28(SB)/4, $0xa6f72ced
+GLOBL xa6f72ced<>(SB), RODATA|NOPTR, $32
+
+DATA xb94c87cb<>+0(SB)/4, $0xb94c87cb
+DATA xb94c87cb<>+4(SB)/4, $0xb94c87cb
+DATA xb94c87cb<>+8(SB)/4, $0xb94c87cb
+DATA xb94c87cb<>+12(SB)/4, $0xb94c87cb
+DATA xb94c87cb<>+16(SB)/4, $0xb94c87cb
+DATA xb94c87cb<>+20(SB)/4, $0xb94c87cb
+DATA xb94c87cb<>+24(SB)/4, $0xb94c87cb
+DATA xb94c87cb<>+28(SB)/4, $0xb94c87cb
+GLOBL xb94c87cb<>(SB), RODATA|NOPTR, $32
+
+DATA x3c088357<>+0(SB)/4, $0x3c088357
+DATA x3c088357<>+4(SB)/4, $0x3c088357
+DATA x3c088357<>+8(SB)/4, $0x3c088357
+DATA x3c088357<>+12(SB)/4, $0x3c088357
+DATA x3c088357<>+16(SB)/4, $0x3c088357
+DATA x3c088357<>+20(SB)/4, $0x3c088357
+DATA x3c088357<>+24(SB)/4, $0x3c088357
+DATA x3c088357<>+28(SB)/4, $0x3c088357
+GLOBL x3c088357<>(SB), RODATA|NOPTR, $32
+
+DATA xbe2aaaa2<>+0(SB)/4, $0xbe2aaaa2
+DATA xbe2aaaa2<>+4(SB)/4, $0xbe2aaaa2
+DATA xbe2aaaa2<>+8(SB)/4, $0xbe2aaaa2
+DATA xbe2aaaa2<>+12(SB)/4, $0xbe2aaaa2
+DATA xbe2aaaa2<>+16(SB)/4, $0xbe2aaaa2
+DATA xbe2aaaa2<>+20(SB)/4, $0xbe2aaaa2
+DATA xbe2aaaa2<>+24(SB)/4, $0xbe2aaaa2
+DATA xbe2aaaa2<>+28(SB)/4, $0xbe2aaaa2
+GLOBL xbe2aaaa2<>(SB), RODATA|NOPTR, $32
+
+DATA x37cd25b3<>+0(SB)/4, $0x37cd25b3
+DATA x37cd25b3<>+4(SB)/4, $0x37cd25b3
+DATA x37cd25b3<>+8(SB)/4, $0x37cd25b3
+DATA x37cd25b3<>+12(SB)/4, $0x37cd25b3
+DATA x37cd25b3<>+16(SB)/4, $0x37cd25b3
+DATA x37cd25b3<>+20(SB)/4, $0x37cd25b3
+DATA x37cd25b3<>+24(SB)/4, $0x37cd25b3
+DATA x37cd25b3<>+28(SB)/4, $0x37cd25b3
+GLOBL x37cd25b3<>(SB), RODATA|NOPTR, $32
+
+DATA xbab606fa<>+0(SB)/4, $0xbab606fa
+DATA xbab606fa<>+4(SB)/4, $0xbab606fa
+DATA xbab606fa<>+8(SB)/4, $0xbab606fa
+DATA xbab606fa<>+12(SB)/4, $0xbab606fa
+DATA xbab606fa<>+16(SB)/4, $0xbab606fa
+DATA xbab606fa<>+20(SB)/4, $0xbab606fa
+DATA xbab606fa<>+24(SB)/4, $0xbab606fa
+DATA xbab606fa<>+28(SB)/4, $0xbab606fa
+GLOBL xbab606fa<>(SB), RODATA|NOPTR, $32
+
+DATA x3d2aaaa7<>+0(SB)/4, $0x3d2aaaa7
+DATA x3d2aaaa7<>+4(SB)/4, $0x3d2aaaa7
+DATA x3d2aaaa7<>+8(SB)/4, $0x3d2aaaa7
+DATA x3d2aaaa7<>+12(SB)/4, $0x3d2aaaa7
+DATA x3d2aaaa7<>+16(SB)/4, $0x3d2aaaa7
+DATA x3d2aaaa7<>+20(SB)/4, $0x3d2aaaa7
+DATA x3d2aaaa7<>+24(SB)/4, $0x3d2aaaa7
+DATA x3d2aaaa7<>+28(SB)/4, $0x3d2aaaa7
+GLOBL x3d2aaaa7<>(SB), RODATA|NOPTR, $32
+
+// func cosVec(level uint8, dst *float32, x *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·cosVec(SB), NOSPLIT, $0-32
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000008, BX
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VANDPS       x7fffffff<>+0(SB), Y0, Y0
+	VMULPS       x3f22f983<>+0(SB), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VCVTDQ2PS    Y1, Y2
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y2, Y0
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y2, Y0
+	VFNMADD231PS xa6f72ced<>+0(SB), Y2, Y0
+	VPSLLD       $0x1e, Y1, Y1
+	VMULPS       Y0, Y0, Y2
+	VMOVUPS      xb94c87cb<>+0(SB), Y3
+	VFMADD213PS  x3c088357<>+0(SB), Y2, Y3
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y2, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y0, Y4
+	VFMADD231PS  Y0, Y3, Y4
+	VMOVUPS      x37cd25b3<>+0(SB), Y0
+	VFMADD213PS  xbab606fa<>+0(SB), Y2, Y0
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y2, Y0
+	VFMADD213PS  xbf000000<>+0(SB), Y2, Y0
+	VFMADD213PS  x3f800000<>+0(SB), Y2, Y0
+	VANDPS       x40000000<>+0(SB), Y1, Y2
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y2
+	VBLENDVPS    Y2, Y4, Y0, Y0
+	VPADDD       x40000000<>+0(SB), Y1, Y1
+	VANDPS       x80000000<>+0(SB), Y1, Y1
+	VXORPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	ADDQ         $0x00000008, AX
+	SUBQ         $0x00000008, BX
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000008, BX
+	JE   end8
+
+one8:
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VANDPS       x7fffffff<>+0(SB), Y1, Y1
+	VMULPS       x3f22f983<>+0(SB), Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y3
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y3, Y1
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y3, Y1
+	VFNMADD231PS xa6f72ced<>+0(SB), Y3, Y1
+	VPSLLD       $0x1e, Y2, Y2
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      xb94c87cb<>+0(SB), Y4
+	VFMADD213PS  x3c088357<>+0(SB), Y3, Y4
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y1, Y5
+	VFMADD231PS  Y1, Y4, Y5
+	VMOVUPS      x37cd25b3<>+0(SB), Y1
+	VFMADD213PS  xbab606fa<>+0(SB), Y3, Y1
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y3, Y1
+	VFMADD213PS  xbf000000<>+0(SB), Y3, Y1
+	VFMADD213PS  x3f800000<>+0(SB), Y3, Y1
+	VANDPS       x40000000<>+0(SB), Y2, Y3
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y3, Y3
+	VBLENDVPS    Y3, Y5, Y1, Y1
+	VPADDD       x40000000<>+0(SB), Y2, Y2
+	VANDPS       x80000000<>+0(SB), Y2, Y2
+	VXORPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, BX
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x37cd25b3<>+0(SB), Z1
+	VBROADCASTSS x3c088357<>+0(SB), Z2
+	VBROADCASTSS x3d2aaaa7<>+0(SB), Z3
+	VBROADCASTSS x3f22f983<>+0(SB), Z4
+	VBROADCASTSS x3f800000<>+0(SB), Z5
+	VBROADCASTSS x3fc90fdb<>+0(SB), Z6
+	VBROADCASTSS x40000000<>+0(SB), Z7
+	VBROADCASTSS x7fffffff<>+0(SB), Z8
+	VBROADCASTSS x80000000<>+0(SB), Z9
+	VBROADCASTSS xa6f72ced<>+0(SB), Z10
+	VBROADCASTSS xb33bbd2e<>+0(SB), Z11
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000020, BX
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z14
+	VANDPS           Z8, Z12, Z12
+	VANDPS           Z8, Z14, Z17
+	VMULPS           Z4, Z12, Z14
+	VMULPS           Z4, Z17, Z18
+	VCVTPS2DQ        Z14, Z14
+	VCVTPS2DQ        Z18, Z19
+	VCVTDQ2PS        Z14, Z18
+	VCVTDQ2PS        Z19, Z20
+	VFNMADD231PS     Z6, Z18, Z12
+	VFNMADD231PS     Z6, Z20, Z17
+	VFNMADD231PS     Z11, Z18, Z12
+	VFNMADD231PS     Z11, Z20, Z17
+	VFNMADD231PS     Z10, Z18, Z12
+	VFNMADD231PS     Z10, Z20, Z17
+	VPSLLD           $0x1e, Z14, Z14
+	VPSLLD           $0x1e, Z19, Z20
+	VMULPS           Z12, Z12, Z18
+	VMULPS           Z17, Z17, Z21
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z19
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z22
+	VFMADD213PS      Z2, Z18, Z19
+	VFMADD213PS      Z2, Z21, Z22
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z18, Z19
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z21, Z22
+	VMULPS           Z18, Z19, Z19
+	VMULPS           Z21, Z22, Z23
+	VMOVUPS          Z12, Z22
+	VMOVUPS          Z17, Z24
+	VFMADD231PS      Z12, Z19, Z22
+	VFMADD231PS      Z17, Z23, Z24
+	VMOVUPS          Z1, Z12
+	VMOVUPS          Z1, Z17
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z18, Z12
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z21, Z17
+	VFMADD213PS      Z3, Z18, Z12
+	VFMADD213PS      Z3, Z21, Z17
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z18, Z12
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z21, Z17
+	VFMADD213PS      Z5, Z18, Z12
+	VFMADD213PS      Z5, Z21, Z17
+	VANDPS           Z7, Z14, Z18
+	VANDPS           Z7, Z20, Z19
+	VCMPPS           $0x1e, Z0, Z18, K1
+	VCMPPS           $0x1e, Z0, Z19, K2
+	VBLENDMPS        Z22, Z12, K1, Z13
+	VBLENDMPS        Z24, Z17, K2, Z15
+	VPADDD           Z7, Z14, Z12
+	VPADDD           Z7, Z20, Z14
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z14, Z14
+	VXORPS           Z12, Z13, Z12
+	VXORPS           Z14, Z15, Z14
+	VMOVNTPS         Z12, (CX)(AX*4)
+	VMOVNTPS         Z14, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, BX
+	JGE              nontemporal16
+	JMP              tail16
+
+loop16:
+	PREFETCHT0       2048(DX)(AX*4)
+	PREFETCHT0       2112(DX)(AX*4)
+	PREFETCHT0       2048(CX)(AX*4)
+	PREFETCHT0       2112(CX)(AX*4)
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z14
+	VANDPS           Z8, Z12, Z12
+	VANDPS           Z8, Z14, Z17
+	VMULPS           Z4, Z12, Z14
+	VMULPS           Z4, Z17, Z18
+	VCVTPS2DQ        Z14, Z14
+	VCVTPS2DQ        Z18, Z19
+	VCVTDQ2PS        Z14, Z18
+	VCVTDQ2PS        Z19, Z20
+	VFNMADD231PS     Z6, Z18, Z12
+	VFNMADD231PS     Z6, Z20, Z17
+	VFNMADD231PS     Z11, Z18, Z12
+	VFNMADD231PS     Z11, Z20, Z17
+	VFNMADD231PS     Z10, Z18, Z12
+	VFNMADD231PS     Z10, Z20, Z17
+	VPSLLD           $0x1e, Z14, Z14
+	VPSLLD           $0x1e, Z19, Z20
+	VMULPS           Z12, Z12, Z18
+	VMULPS           Z17, Z17, Z21
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z19
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z22
+	VFMADD213PS      Z2, Z18, Z19
+	VFMADD213PS      Z2, Z21, Z22
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z18, Z19
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z21, Z22
+	VMULPS           Z18, Z19, Z19
+	VMULPS           Z21, Z22, Z23
+	VMOVUPS          Z12, Z22
+	VMOVUPS          Z17, Z24
+	VFMADD231PS      Z12, Z19, Z22
+	VFMADD231PS      Z17, Z23, Z24
+	VMOVUPS          Z1, Z12
+	VMOVUPS          Z1, Z17
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z18, Z12
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z21, Z17
+	VFMADD213PS      Z3, Z18, Z12
+	VFMADD213PS      Z3, Z21, Z17
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z18, Z12
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z21, Z17
+	VFMADD213PS      Z5, Z18, Z12
+	VFMADD213PS      Z5, Z21, Z17
+	VANDPS           Z7, Z14, Z18
+	VANDPS           Z7, Z20, Z19
+	VCMPPS           $0x1e, Z0, Z18, K1
+	VCMPPS           $0x1e, Z0, Z19, K2
+	VBLENDMPS        Z22, Z12, K1, Z13
+	VBLENDMPS        Z24, Z17, K2, Z15
+	VPADDD           Z7, Z14, Z12
+	VPADDD           Z7, Z20, Z14
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z14, Z14
+	VXORPS           Z12, Z13, Z12
+	VXORPS           Z14, Z15, Z14
+	VMOVUPS          Z12, (CX)(AX*4)
+	VMOVUPS          Z14, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, BX
+	JGE              loop16
+
+tail16:
+	ADDQ $0x00000020, BX
+	JE   end16
+
+one16:
+	MOVL             $0xffffffff, SI
+	BZHIL            BX, SI, SI
+	KMOVW            SI, K1
+	VMOVUPS.Z        (DX)(AX*4), K1, Z12
+	VANDPS           Z8, Z12, Z12
+	VMULPS           Z4, Z12, Z13
+	VCVTPS2DQ        Z13, Z13
+	VCVTDQ2PS        Z13, Z14
+	VFNMADD231PS     Z6, Z14, Z12
+	VFNMADD231PS     Z11, Z14, Z12
+	VFNMADD231PS     Z10, Z14, Z12
+	VPSLLD           $0x1e, Z13, Z13
+	VMULPS           Z12, Z12, Z14
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z15
+	VFMADD213PS      Z2, Z14, Z15
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z14, Z15
+	VMULPS           Z14, Z15, Z15
+	VMOVUPS          Z12, Z17
+	VFMADD231PS      Z12, Z15, Z17
+	VMOVUPS          Z1, Z12
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z14, Z12
+	VFMADD213PS      Z3, Z14, Z12
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z14, Z12
+	VFMADD213PS      Z5, Z14, Z12
+	VANDPS           Z7, Z13, Z14
+	VCMPPS           $0x1e, Z0, Z14, K2
+	VBLENDMPS        Z17, Z12, K2, Z16
+	VPADDD           Z7, Z13, Z12
+	VANDPS           Z9, Z12, Z12
+	VXORPS           Z12, Z16, Z12
+	VMOVUPS          Z12, K1, (CX)(AX*4)
+	ADDQ             $0x10, AX
+	SUBQ             $0x10, BX
+	JGT              one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func sinGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·sinGradVec(SB), NOSPLIT, $0-40
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ dy+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000008, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VMOVUPS      (BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y0
+	VMULPS       x3f22f983<>+0(SB), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y3
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y3, Y0
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y3, Y0
+	VFNMADD231PS xa6f72ced<>+0(SB), Y3, Y0
+	VPSLLD       $0x1e, Y2, Y2
+	VMULPS       Y0, Y0, Y3
+	VMOVUPS      xb94c87cb<>+0(SB), Y4
+	VFMADD213PS  x3c088357<>+0(SB), Y3, Y4
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y0, Y5
+	VFMADD231PS  Y0, Y4, Y5
+	VMOVUPS      x37cd25b3<>+0(SB), Y0
+	VFMADD213PS  xbab606fa<>+0(SB), Y3, Y0
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y3, Y0
+	VFMADD213PS  xbf000000<>+0(SB), Y3, Y0
+	VFMADD213PS  x3f800000<>+0(SB), Y3, Y0
+	VANDPS       x40000000<>+0(SB), Y2, Y3
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y3, Y3
+	VBLENDVPS    Y3, Y5, Y0, Y0
+	VPADDD       x40000000<>+0(SB), Y2, Y2
+	VANDPS       x80000000<>+0(SB), Y2, Y2
+	VXORPS       Y2, Y0, Y0
+	VMULPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	ADDQ         $0x00000008, AX
+	SUBQ         $0x00000008, SI
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000008, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y1
+	VMULPS       x3f22f983<>+0(SB), Y1, Y3
+	VCVTPS2DQ    Y3, Y3
+	VCVTDQ2PS    Y3, Y4
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y4, Y1
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y4, Y1
+	VFNMADD231PS xa6f72ced<>+0(SB), Y4, Y1
+	VPSLLD       $0x1e, Y3, Y3
+	VMULPS       Y1, Y1, Y4
+	VMOVUPS      xb94c87cb<>+0(SB), Y5
+	VFMADD213PS  x3c088357<>+0(SB), Y4, Y5
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y1, Y6
+	VFMADD231PS  Y1, Y5, Y6
+	VMOVUPS      x37cd25b3<>+0(SB), Y1
+	VFMADD213PS  xbab606fa<>+0(SB), Y4, Y1
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y4, Y1
+	VFMADD213PS  xbf000000<>+0(SB), Y4, Y1
+	VFMADD213PS  x3f800000<>+0(SB), Y4, Y1
+	VANDPS       x40000000<>+0(SB), Y3, Y4
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y4, Y4
+	VBLENDVPS    Y4, Y6, Y1, Y1
+	VPADDD       x40000000<>+0(SB), Y3, Y3
+	VANDPS       x80000000<>+0(SB), Y3, Y3
+	VXORPS       Y3, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         dy+24(FP), BX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x37cd25b3<>+0(SB), Z1
+	VBROADCASTSS x3c088357<>+0(SB), Z2
+	VBROADCASTSS x3d2aaaa7<>+0(SB), Z3
+	VBROADCASTSS x3f22f983<>+0(SB), Z4
+	VBROADCASTSS x3f800000<>+0(SB), Z5
+	VBROADCASTSS x3fc90fdb<>+0(SB), Z6
+	VBROADCASTSS x40000000<>+0(SB), Z7
+	VBROADCASTSS x7fffffff<>+0(SB), Z8
+	VBROADCASTSS x80000000<>+0(SB), Z9
+	VBROADCASTSS xa6f72ced<>+0(SB), Z10
+	VBROADCASTSS xb33bbd2e<>+0(SB), Z11
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000020, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z15
+	VMOVUPS          (BX)(AX*4), Z13
+	VMOVUPS          64(BX)(AX*4), Z16
+	VANDPS           Z8, Z12, Z12
+	VANDPS           Z8, Z15, Z19
+	VMULPS           Z4, Z12, Z15
+	VMULPS           Z4, Z19, Z20
+	VCVTPS2DQ        Z15, Z15
+	VCVTPS2DQ        Z20, Z21
+	VCVTDQ2PS        Z15, Z20
+	VCVTDQ2PS        Z21, Z22
+	VFNMADD231PS     Z6, Z20, Z12
+	VFNMADD231PS     Z6, Z22, Z19
+	VFNMADD231PS     Z11, Z20, Z12
+	VFNMADD231PS     Z11, Z22, Z19
+	VFNMADD231PS     Z10, Z20, Z12
+	VFNMADD231PS     Z10, Z22, Z19
+	VPSLLD           $0x1e, Z15, Z15
+	VPSLLD           $0x1e, Z21, Z22
+	VMULPS           Z12, Z12, Z20
+	VMULPS           Z19, Z19, Z23
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z21
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z24
+	VFMADD213PS      Z2, Z20, Z21
+	VFMADD213PS      Z2, Z23, Z24
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z20, Z21
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z23, Z24
+	VMULPS           Z20, Z21, Z21
+	VMULPS           Z23, Z24, Z25
+	VMOVUPS          Z12, Z24
+	VMOVUPS          Z19, Z26
+	VFMADD231PS      Z12, Z21, Z24
+	VFMADD231PS      Z19, Z25, Z26
+	VMOVUPS          Z1, Z12
+	VMOVUPS          Z1, Z19
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z20, Z12
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z23, Z19
+	VFMADD213PS      Z3, Z20, Z12
+	VFMADD213PS      Z3, Z23, Z19
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z20, Z12
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z23, Z19
+	VFMADD213PS      Z5, Z20, Z12
+	VFMADD213PS      Z5, Z23, Z19
+	VANDPS           Z7, Z15, Z20
+	VANDPS           Z7, Z22, Z21
+	VCMPPS           $0x1e, Z0, Z20, K1
+	VCMPPS           $0x1e, Z0, Z21, K2
+	VBLENDMPS        Z24, Z12, K1, Z14
+	VBLENDMPS        Z26, Z19, K2, Z17
+	VPADDD           Z7, Z15, Z12
+	VPADDD           Z7, Z22, Z15
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z15, Z15
+	VXORPS           Z12, Z14, Z12
+	VXORPS           Z15, Z17, Z15
+	VMULPS           Z12, Z13, Z12
+	VMULPS           Z15, Z16, Z13
+	VMOVNTPS         Z12, (CX)(AX*4)
+	VMOVNTPS         Z13, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, SI
+	JGE              nontemporal16
+	JMP              tail16
+
+loop16:
+	PREFETCHT0       2048(DX)(AX*4)
+	PREFETCHT0       2112(DX)(AX*4)
+	PREFETCHT0       2048(BX)(AX*4)
+	PREFETCHT0       2112(BX)(AX*4)
+	PREFETCHT0       2048(CX)(AX*4)
+	PREFETCHT0       2112(CX)(AX*4)
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z15
+	VMOVUPS          (BX)(AX*4), Z13
+	VMOVUPS          64(BX)(AX*4), Z16
+	VANDPS           Z8, Z12, Z12
+	VANDPS           Z8, Z15, Z19
+	VMULPS           Z4, Z12, Z15
+	VMULPS           Z4, Z19, Z20
+	VCVTPS2DQ        Z15, Z15
+	VCVTPS2DQ        Z20, Z21
+	VCVTDQ2PS        Z15, Z20
+	VCVTDQ2PS        Z21, Z22
+	VFNMADD231PS     Z6, Z20, Z12
+	VFNMADD231PS     Z6, Z22, Z19
+	VFNMADD231PS     Z11, Z20, Z12
+	VFNMADD231PS     Z11, Z22, Z19
+	VFNMADD231PS     Z10, Z20, Z12
+	VFNMADD231PS     Z10, Z22, Z19
+	VPSLLD           $0x1e, Z15, Z15
+	VPSLLD           $0x1e, Z21, Z22
+	VMULPS           Z12, Z12, Z20
+	VMULPS           Z19, Z19, Z23
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z21
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z24
+	VFMADD213PS      Z2, Z20, Z21
+	VFMADD213PS      Z2, Z23, Z24
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z20, Z21
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z23, Z24
+	VMULPS           Z20, Z21, Z21
+	VMULPS           Z23, Z24, Z25
+	VMOVUPS          Z12, Z24
+	VMOVUPS          Z19, Z26
+	VFMADD231PS      Z12, Z21, Z24
+	VFMADD231PS      Z19, Z25, Z26
+	VMOVUPS          Z1, Z12
+	VMOVUPS          Z1, Z19
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z20, Z12
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z23, Z19
+	VFMADD213PS      Z3, Z20, Z12
+	VFMADD213PS      Z3, Z23, Z19
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z20, Z12
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z23, Z19
+	VFMADD213PS      Z5, Z20, Z12
+	VFMADD213PS      Z5, Z23, Z19
+	VANDPS           Z7, Z15, Z20
+	VANDPS           Z7, Z22, Z21
+	VCMPPS           $0x1e, Z0, Z20, K1
+	VCMPPS           $0x1e, Z0, Z21, K2
+	VBLENDMPS        Z24, Z12, K1, Z14
+	VBLENDMPS        Z26, Z19, K2, Z17
+	VPADDD           Z7, Z15, Z12
+	VPADDD           Z7, Z22, Z15
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z15, Z15
+	VXORPS           Z12, Z14, Z12
+	VXORPS           Z15, Z17, Z15
+	VMULPS           Z12, Z13, Z12
+	VMULPS           Z15, Z16, Z13
+	VMOVUPS          Z12, (CX)(AX*4)
+	VMOVUPS          Z13, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, SI
+	JGE              loop16
+
+tail16:
+	ADDQ $0x00000020, SI
+	JE   end16
+
+one16:
+	MOVL             $0xffffffff, DI
+	BZHIL            SI, DI, DI
+	KMOVW            DI, K1
+	VMOVUPS.Z        (DX)(AX*4), K1, Z12
+	VMOVUPS.Z        (BX)(AX*4), K1, Z13
+	VANDPS           Z8, Z12, Z12
+	VMULPS           Z4, Z12, Z14
+	VCVTPS2DQ        Z14, Z14
+	VCVTDQ2PS        Z14, Z15
+	VFNMADD231PS     Z6, Z15, Z12
+	VFNMADD231PS     Z11, Z15, Z12
+	VFNMADD231PS     Z10, Z15, Z12
+	VPSLLD           $0x1e, Z14, Z14
+	VMULPS           Z12, Z12, Z15
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z16
+	VFMADD213PS      Z2, Z15, Z16
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z15, Z16
+	VMULPS           Z15, Z16, Z16
+	VMOVUPS          Z12, Z17
+	VFMADD231PS      Z12, Z16, Z17
+	VMOVUPS          Z1, Z12
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z15, Z12
+	VFMADD213PS      Z3, Z15, Z12
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z15, Z12
+	VFMADD213PS      Z5, Z15, Z12
+	VANDPS           Z7, Z14, Z15
+	VCMPPS           $0x1e, Z0, Z15, K2
+	VBLENDMPS        Z17, Z12, K2, Z18
+	VPADDD           Z7, Z14, Z12
+	VANDPS           Z9, Z12, Z12
+	VXORPS           Z12, Z18, Z12
+	VMULPS           Z12, Z13, Z12
+	VMOVUPS          Z12, K1, (CX)(AX*4)
+	ADDQ             $0x10, AX
+	SUBQ             $0x10, SI
+	JGT              one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func cosGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·cosGradVec(SB), NOSPLIT, $0-40
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ dy+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000008, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VMOVUPS      (BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VMULPS       x3f22f983<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y3, Y3
+	VCVTDQ2PS    Y3, Y4
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y4, Y2
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y4, Y2
+	VFNMADD231PS xa6f72ced<>+0(SB), Y4, Y2
+	VPSLLD       $0x1e, Y3, Y3
+	VMULPS       Y2, Y2, Y4
+	VMOVUPS      xb94c87cb<>+0(SB), Y5
+	VFMADD213PS  x3c088357<>+0(SB), Y4, Y5
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y2, Y6
+	VFMADD231PS  Y2, Y5, Y6
+	VMOVUPS      x37cd25b3<>+0(SB), Y2
+	VFMADD213PS  xbab606fa<>+0(SB), Y4, Y2
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y4, Y2
+	VFMADD213PS  xbf000000<>+0(SB), Y4, Y2
+	VFMADD213PS  x3f800000<>+0(SB), Y4, Y2
+	VANDPS       x40000000<>+0(SB), Y3, Y4
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y4, Y4
+	VBLENDVPS    Y4, Y2, Y6, Y2
+	VXORPS       Y0, Y3, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VXORPS       Y0, Y2, Y0
+	VXORPS       x80000000<>+0(SB), Y0, Y0
+	VMULPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	ADDQ         $0x00000008, AX
+	SUBQ         $0x00000008, SI
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000008, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VMULPS       x3f22f983<>+0(SB), Y3, Y4
+	VCVTPS2DQ    Y4, Y4
+	VCVTDQ2PS    Y4, Y5
+	VFNMADD231PS x3fc90fdb<>+0(SB), Y5, Y3
+	VFNMADD231PS xb33bbd2e<>+0(SB), Y5, Y3
+	VFNMADD231PS xa6f72ced<>+0(SB), Y5, Y3
+	VPSLLD       $0x1e, Y4, Y4
+	VMULPS       Y3, Y3, Y5
+	VMOVUPS      xb94c87cb<>+0(SB), Y6
+	VFMADD213PS  x3c088357<>+0(SB), Y5, Y6
+	VFMADD213PS  xbe2aaaa2<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y3, Y7
+	VFMADD231PS  Y3, Y6, Y7
+	VMOVUPS      x37cd25b3<>+0(SB), Y3
+	VFMADD213PS  xbab606fa<>+0(SB), Y5, Y3
+	VFMADD213PS  x3d2aaaa7<>+0(SB), Y5, Y3
+	VFMADD213PS  xbf000000<>+0(SB), Y5, Y3
+	VFMADD213PS  x3f800000<>+0(SB), Y5, Y3
+	VANDPS       x40000000<>+0(SB), Y4, Y5
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y5, Y5
+	VBLENDVPS    Y5, Y3, Y7, Y3
+	VXORPS       Y1, Y4, Y1
+	VANDPS       x80000000<>+0(SB), Y1, Y1
+	VXORPS       Y1, Y3, Y1
+	VXORPS       x80000000<>+0(SB), Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         dy+24(FP), BX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x37cd25b3<>+0(SB), Z1
+	VBROADCASTSS x3c088357<>+0(SB), Z2
+	VBROADCASTSS x3d2aaaa7<>+0(SB), Z3
+	VBROADCASTSS x3f22f983<>+0(SB), Z4
+	VBROADCASTSS x3f800000<>+0(SB), Z5
+	VBROADCASTSS x3fc90fdb<>+0(SB), Z6
+	VBROADCASTSS x40000000<>+0(SB), Z7
+	VBROADCASTSS x7fffffff<>+0(SB), Z8
+	VBROADCASTSS x80000000<>+0(SB), Z9
+	VBROADCASTSS xa6f72ced<>+0(SB), Z10
+	VBROADCASTSS xb33bbd2e<>+0(SB), Z11
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000020, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z17
+	VMOVUPS          (BX)(AX*4), Z13
+	VMOVUPS          64(BX)(AX*4), Z18
+	VANDPS           Z8, Z12, Z14
+	VANDPS           Z8, Z17, Z19
+	VMULPS           Z4, Z14, Z15
+	VMULPS           Z4, Z19, Z20
+	VCVTPS2DQ        Z15, Z15
+	VCVTPS2DQ        Z20, Z23
+	VCVTDQ2PS        Z15, Z20
+	VCVTDQ2PS        Z23, Z24
+	VFNMADD231PS     Z6, Z20, Z14
+	VFNMADD231PS     Z6, Z24, Z19
+	VFNMADD231PS     Z11, Z20, Z14
+	VFNMADD231PS     Z11, Z24, Z19
+	VFNMADD231PS     Z10, Z20, Z14
+	VFNMADD231PS     Z10, Z24, Z19
+	VPSLLD           $0x1e, Z15, Z15
+	VPSLLD           $0x1e, Z23, Z24
+	VMULPS           Z14, Z14, Z20
+	VMULPS           Z19, Z19, Z25
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z23
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z26
+	VFMADD213PS      Z2, Z20, Z23
+	VFMADD213PS      Z2, Z25, Z26
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z20, Z23
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z25, Z26
+	VMULPS           Z20, Z23, Z23
+	VMULPS           Z25, Z26, Z27
+	VMOVUPS          Z14, Z26
+	VMOVUPS          Z19, Z28
+	VFMADD231PS      Z14, Z23, Z26
+	VFMADD231PS      Z19, Z27, Z28
+	VMOVUPS          Z1, Z14
+	VMOVUPS          Z1, Z19
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z20, Z14
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z25, Z19
+	VFMADD213PS      Z3, Z20, Z14
+	VFMADD213PS      Z3, Z25, Z19
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z20, Z14
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z25, Z19
+	VFMADD213PS      Z5, Z20, Z14
+	VFMADD213PS      Z5, Z25, Z19
+	VANDPS           Z7, Z15, Z20
+	VANDPS           Z7, Z24, Z23
+	VCMPPS           $0x1e, Z0, Z20, K1
+	VCMPPS           $0x1e, Z0, Z23, K2
+	VBLENDMPS        Z14, Z26, K1, Z16
+	VBLENDMPS        Z19, Z28, K2, Z21
+	VXORPS           Z12, Z15, Z12
+	VXORPS           Z17, Z24, Z14
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z14, Z14
+	VXORPS           Z12, Z16, Z12
+	VXORPS           Z14, Z21, Z14
+	VXORPS           Z9, Z12, Z12
+	VXORPS           Z9, Z14, Z14
+	VMULPS           Z12, Z13, Z12
+	VMULPS           Z14, Z18, Z13
+	VMOVNTPS         Z12, (CX)(AX*4)
+	VMOVNTPS         Z13, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, SI
+	JGE              nontemporal16
+	JMP              tail16
+
+loop16:
+	PREFETCHT0       2048(DX)(AX*4)
+	PREFETCHT0       2112(DX)(AX*4)
+	PREFETCHT0       2048(BX)(AX*4)
+	PREFETCHT0       2112(BX)(AX*4)
+	PREFETCHT0       2048(CX)(AX*4)
+	PREFETCHT0       2112(CX)(AX*4)
+	VMOVUPS          (DX)(AX*4), Z12
+	VMOVUPS          64(DX)(AX*4), Z17
+	VMOVUPS          (BX)(AX*4), Z13
+	VMOVUPS          64(BX)(AX*4), Z18
+	VANDPS           Z8, Z12, Z14
+	VANDPS           Z8, Z17, Z19
+	VMULPS           Z4, Z14, Z15
+	VMULPS           Z4, Z19, Z20
+	VCVTPS2DQ        Z15, Z15
+	VCVTPS2DQ        Z20, Z23
+	VCVTDQ2PS        Z15, Z20
+	VCVTDQ2PS        Z23, Z24
+	VFNMADD231PS     Z6, Z20, Z14
+	VFNMADD231PS     Z6, Z24, Z19
+	VFNMADD231PS     Z11, Z20, Z14
+	VFNMADD231PS     Z11, Z24, Z19
+	VFNMADD231PS     Z10, Z20, Z14
+	VFNMADD231PS     Z10, Z24, Z19
+	VPSLLD           $0x1e, Z15, Z15
+	VPSLLD           $0x1e, Z23, Z24
+	VMULPS           Z14, Z14, Z20
+	VMULPS           Z19, Z19, Z25
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z23
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z26
+	VFMADD213PS      Z2, Z20, Z23
+	VFMADD213PS      Z2, Z25, Z26
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z20, Z23
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z25, Z26
+	VMULPS           Z20, Z23, Z23
+	VMULPS           Z25, Z26, Z27
+	VMOVUPS          Z14, Z26
+	VMOVUPS          Z19, Z28
+	VFMADD231PS      Z14, Z23, Z26
+	VFMADD231PS      Z19, Z27, Z28
+	VMOVUPS          Z1, Z14
+	VMOVUPS          Z1, Z19
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z20, Z14
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z25, Z19
+	VFMADD213PS      Z3, Z20, Z14
+	VFMADD213PS      Z3, Z25, Z19
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z20, Z14
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z25, Z19
+	VFMADD213PS      Z5, Z20, Z14
+	VFMADD213PS      Z5, Z25, Z19
+	VANDPS           Z7, Z15, Z20
+	VANDPS           Z7, Z24, Z23
+	VCMPPS           $0x1e, Z0, Z20, K1
+	VCMPPS           $0x1e, Z0, Z23, K2
+	VBLENDMPS        Z14, Z26, K1, Z16
+	VBLENDMPS        Z19, Z28, K2, Z21
+	VXORPS           Z12, Z15, Z12
+	VXORPS           Z17, Z24, Z14
+	VANDPS           Z9, Z12, Z12
+	VANDPS           Z9, Z14, Z14
+	VXORPS           Z12, Z16, Z12
+	VXORPS           Z14, Z21, Z14
+	VXORPS           Z9, Z12, Z12
+	VXORPS           Z9, Z14, Z14
+	VMULPS           Z12, Z13, Z12
+	VMULPS           Z14, Z18, Z13
+	VMOVUPS          Z12, (CX)(AX*4)
+	VMOVUPS          Z13, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, SI
+	JGE              loop16
+
+tail16:
+	ADDQ $0x00000020, SI
+	JE   end16
+
+one16:
+	MOVL             $0xffffffff, DI
+	BZHIL            SI, DI, DI
+	KMOVW            DI, K1
+	VMOVUPS.Z        (DX)(AX*4), K1, Z12
+	VMOVUPS.Z        (BX)(AX*4), K1, Z13
+	VANDPS           Z8, Z12, Z14
+	VMULPS           Z4, Z14, Z15
+	VCVTPS2DQ        Z15, Z15
+	VCVTDQ2PS        Z15, Z16
+	VFNMADD231PS     Z6, Z16, Z14
+	VFNMADD231PS     Z11, Z16, Z14
+	VFNMADD231PS     Z10, Z16, Z14
+	VPSLLD           $0x1e, Z15, Z15
+	VMULPS           Z14, Z14, Z16
+	VBROADCASTSS     xb94c87cb<>+0(SB), Z17
+	VFMADD213PS      Z2, Z16, Z17
+	VFMADD213PS.BCST xbe2aaaa2<>+0(SB), Z16, Z17
+	VMULPS           Z16, Z17, Z17
+	VMOVUPS          Z14, Z18
+	VFMADD231PS      Z14, Z17, Z18
+	VMOVUPS          Z1, Z14
+	VFMADD213PS.BCST xbab606fa<>+0(SB), Z16, Z14
+	VFMADD213PS      Z3, Z16, Z14
+	VFMADD213PS.BCST xbf000000<>+0(SB), Z16, Z14
+	VFMADD213PS      Z5, Z16, Z14
+	VANDPS           Z7, Z15, Z16
+	VCMPPS           $0x1e, Z0, Z16, K2
+	VBLENDMPS        Z14, Z18, K2, Z22
+	VXORPS           Z12, Z15, Z12
+	VANDPS           Z9, Z12, Z12
+	VXORPS           Z12, Z22, Z12
+	VXORPS           Z9, Z12, Z12
+	VMULPS           Z12, Z13, Z12
+	VMOVUPS          Z12, K1, (CX)(AX*4)
+	ADDQ             $0x10, AX
+	SUBQ             $0x10, SI
+	JGT              one16
+
+end16:
+	VZEROUPPER
+	RET

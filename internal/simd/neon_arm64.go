@@ -176,6 +176,18 @@ func expm1GradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 func log1pGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
+func sinVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func cosVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func sinGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func cosGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
 func sumVec(wide bool, x *float32, n int) float32
 
 //go:noescape

@@ -87,6 +87,10 @@ func runs(n int) map[string]func(m Mode, dst []float32) {
 		"expm1Grad": func(m Mode, d []float32) { m.expm1Grad(d, y, x) },
 		"log1p":     func(m Mode, d []float32) { m.log1p(d, x) },
 		"log1pGrad": func(m Mode, d []float32) { m.log1pGrad(d, x, y) },
+		"sin":       func(m Mode, d []float32) { m.sin(d, y) },
+		"sinGrad":   func(m Mode, d []float32) { m.sinGrad(d, y, x) },
+		"cos":       func(m Mode, d []float32) { m.cos(d, y) },
+		"cosGrad":   func(m Mode, d []float32) { m.cosGrad(d, y, x) },
 	}
 }
 

@@ -315,10 +315,60 @@ func log1p(x float32) float32 {
 	return logOf(float32(i), f)
 }
 
-// The coefficients of the polynomials of erf and expm1, from the lowest.
+// quarters returns i and r with t = i·π/2 + r for the nearest whole number i, for 0 ≤ t ≤ quartersTo.
+func quarters(t float32) (i uint32, r float32) {
+	n := float32(math.RoundToEven(float64(float32(t * (2 / math.Pi)))))
+	r = FMA(-n, 0x1.921fb6p0, t)
+	r = FMA(-n, -0x1.777a5cp-25, r)
+	return uint32(n), FMA(-n, -0x1.ee59dap-50, r)
+}
+
+// quartersTo is where the parts of π/2 end to suffice. Beyond, sin and cos are their definition.
+const quartersTo = 102900
+
+// sinCosNear are sin r and cos r for |r| ≤ 0.8.
+func sinCosNear(r float32) (sin, cos float32) {
+	z := float32(r * r)
+	return FMA(float32(poly(z, sineNear[:])*z), r, r), poly(z, cosineNear[:])
+}
+
+// sin is sin x, x in radians.
+func sin(x float32) float32 {
+	if !(abs(x) <= quartersTo) {
+		return float32(math.Sin(float64(x)))
+	}
+	i, r := quarters(abs(x))
+	y, other := sinCosNear(r)
+	if i&1 != 0 {
+		y = other
+	}
+	return flip(y, math.Float32bits(x)^i<<30)
+}
+
+// cos is cos x, x in radians.
+func cos(x float32) float32 {
+	if !(abs(x) <= quartersTo) {
+		return float32(math.Cos(float64(x)))
+	}
+	i, r := quarters(abs(x))
+	other, y := sinCosNear(r)
+	if i&1 != 0 {
+		y = other
+	}
+	return flip(y, (i+1)<<30)
+}
+
+// flip is x, or -x where the highest bit of sign is set.
+func flip(x float32, sign uint32) float32 {
+	return math.Float32frombits(math.Float32bits(x) ^ sign&signBit)
+}
+
+// The coefficients of the polynomials of erf, expm1, sin and cos, from the lowest.
 var (
 	errorNear = [...]float32{0.128379151225, -0.376124888659, 0.112817302346, -0.0267629157752, 0.0049872752279, -0.000595933874138}
 	errorFar  = [...]float32{-8.49064308568e-05, -1.12820863724, -0.636016130447, -0.105437859893, 0.0234448425472, -0.003642906202,
 		0.000358403282007, -1.8375016225e-05}
-	lessOne = [...]float32{0.499999970198, 0.166665166616, 0.0416675545275, 0.00836997572333, 0.0013862795895}
+	lessOne    = [...]float32{0.499999970198, 0.166665166616, 0.0416675545275, 0.00836997572333, 0.0013862795895}
+	sineNear   = [...]float32{-0.166666537523, 0.00833209510893, -0.000195055428776}
+	cosineNear = [...]float32{1, -0.5, 0.0416666530073, -0.00138875772245, 2.44554594246e-05}
 )

@@ -1,7 +1,8 @@
 package simd
 
 // eachPair does dst[i] = plain(x[i], dy[i]), by kernel where there is assembly.
-func (m Mode) eachPair(k kernel, vec func(level uint8, dst, x, dy *float32, n int), plain func(x, dy float32) float32, dst, x, dy []float32) {
+func (m Mode) eachPair(k kernel, vec func(level uint8, dst, x, dy *float32, n int), plain func(x, dy float32) float32,
+	dst, x, dy []float32) {
 	if !m.has(k) {
 		for i, v := range x {
 			dst[i] = plain(v, dy[i])
@@ -53,4 +54,53 @@ func Log1pGrad(dst, x, dy []float32) {
 
 func (m Mode) log1pGrad(dst, x, dy []float32) {
 	m.eachPair(log1pGradKernel, log1pGradVec, func(x, dy float32) float32 { return dy / (x + 1) }, dst, x, dy)
+}
+
+// within calls f for the pieces of x, with the mode of plain loops for one that holds a number beyond ±quartersTo or NaN:
+// the kernels are for the others.
+func (m Mode) within(x []float32, f func(m Mode, from, to int)) {
+	for i := 0; i < len(x); i += piece {
+		p := x[i:min(i+piece, len(x))]
+		if m.maxValue(p) <= quartersTo && m.minValue(p) >= -quartersTo {
+			f(m, i, i+len(p))
+		} else {
+			f(Mode{Level: Scalar}, i, i+len(p))
+		}
+	}
+}
+
+// Sin does dst[i] = sin x[i], x in radians, within 2 ulp. Beyond ±102900 it is computed in float64, slowly, as are the elements
+// near it.
+func Sin(dst, x []float32) { computed(dst, x).unary("Sin", Mode.sin, dst, x) }
+
+func (m Mode) sin(dst, x []float32) {
+	m.within(x, func(m Mode, i, end int) { m.each(sinKernel, sinVec, sin, dst[i:end], x[i:end]) })
+}
+
+// SinGrad does dst[i] = dy[i]·cos x[i], the cosine being that of Cos.
+func SinGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("SinGrad", Mode.sinGrad, dst, x, dy)
+}
+
+func (m Mode) sinGrad(dst, x, dy []float32) {
+	m.within(x, func(m Mode, i, end int) { m.eachSlope(sinGradKernel, sinGradVec, cos, dst[i:end], x[i:end], dy[i:end]) })
+}
+
+// Cos does dst[i] = cos x[i], x in radians, as Sin does.
+func Cos(dst, x []float32) { computed(dst, x).unary("Cos", Mode.cos, dst, x) }
+
+func (m Mode) cos(dst, x []float32) {
+	m.within(x, func(m Mode, i, end int) { m.each(cosKernel, cosVec, cos, dst[i:end], x[i:end]) })
+}
+
+// CosGrad does dst[i] = -dy[i]·sin x[i], the sine being that of Sin.
+func CosGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("CosGrad", Mode.cosGrad, dst, x, dy)
+}
+
+func (m Mode) cosGrad(dst, x, dy []float32) {
+	less := func(x float32) float32 { return -sin(x) }
+	m.within(x, func(m Mode, i, end int) {
+		m.eachSlope(cosGradKernel, cosGradVec, less, dst[i:end], x[i:end], dy[i:end])
+	})
 }

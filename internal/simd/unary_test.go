@@ -51,6 +51,10 @@ var unaries = []unary{
 	{"erfSlope", slopeOf(Mode.erfGrad), func(x float64) float64 { return 2 / math.SqrtPi * math.Exp(-x*x) }, 2, none},
 	{"expm1Slope", slopeOf(Mode.expm1Grad), func(y float64) float64 { return y + 1 }, 0.5, none},
 	{"log1pSlope", slopeOf(Mode.log1pGrad), func(x float64) float64 { return 1 / (1 + x) }, 1.5, none},
+	{"sin", Mode.sin, math.Sin, 2, none},
+	{"cos", Mode.cos, math.Cos, 2, none},
+	{"sinSlope", slopeOf(Mode.sinGrad), math.Cos, 2, none},
+	{"cosSlope", slopeOf(Mode.cosGrad), func(x float64) float64 { return -math.Sin(x) }, 2, none},
 }
 
 // slopeOf is a gradient where dy is 1.
@@ -211,6 +215,42 @@ func TestExpAndLogOverTheWholeRange(t *testing.T) {
 			want := f.want(float64(v))
 			if d := ulps(dst[i], want); d > f.ulps && !(math.Abs(float64(dst[i])-want) <= f.absolute(float64(v))) {
 				t.Fatalf("%s(%g) = %g, want %g: off by %.2f ulp", f.name, v, dst[i], want, d)
+			}
+		}
+	}
+}
+
+// A sine is the kernel's up to ±quartersTo and its definition beyond, and does not depend on the elements beside it.
+func TestSineBesideALargeNumber(t *testing.T) {
+	var x []float32
+	for _, v := range everywhere() {
+		if v >= -quartersTo && v <= quartersTo {
+			x = append(x, v)
+		}
+	}
+	x = append(x, quartersTo, -quartersTo)
+	large := append([]float32(nil), x...)
+	for i := 5; i < len(large); i += 1000 {
+		large[i] = math.Float32frombits(math.Float32bits(quartersTo) + uint32(i*i))
+	}
+	dy, want, got := normals(rand.New(rand.NewPCG(4, 4)), len(x), 1), make([]float32, len(x)), make([]float32, len(x))
+	for name, f := range map[string]func(m Mode, dst, x []float32){
+		"sin": Mode.sin, "cos": Mode.cos,
+		"sinGrad": func(m Mode, dst, x []float32) { m.sinGrad(dst, x, dy) },
+		"cosGrad": func(m Mode, dst, x []float32) { m.cosGrad(dst, x, dy) },
+	} {
+		f(Mode{Level: Scalar}, want, large)
+		if name == "sin" && want[5] != float32(math.Sin(float64(large[5]))) {
+			t.Errorf("sin(%g) = %g, want %g", large[5], want[5], math.Sin(float64(large[5])))
+		}
+		for _, m := range modes() {
+			for _, arguments := range [][]float32{x, large} {
+				f(m, got, arguments)
+				for i, v := range arguments {
+					if v == large[i] && !sameBits(got[i], want[i]) {
+						t.Fatalf("%v %s(%g) = %g, scalar %g", m, name, v, got[i], want[i])
+					}
+				}
 			}
 		}
 	}

@@ -205,13 +205,17 @@ var unaryTable = [...]Unary{
 	},
 	OpSin: {
 		Name: "Sin", Reads: ReadsInput,
-		Value: math.Sin,
-		Grad:  func(dy, x, y float64) float64 { return dy * math.Cos(x) },
+		Value:   math.Sin,
+		Grad:    func(dy, x, y float64) float64 { return dy * math.Cos(x) },
+		Value32: simd.Sin,
+		Grad32:  func(dx, dy, x, y []float32) { simd.SinGrad(dx, x, dy) },
 	},
 	OpCos: {
 		Name: "Cos", Reads: ReadsInput,
-		Value: math.Cos,
-		Grad:  func(dy, x, y float64) float64 { return -dy * math.Sin(x) },
+		Value:   math.Cos,
+		Grad:    func(dy, x, y float64) float64 { return -dy * math.Sin(x) },
+		Value32: simd.Cos,
+		Grad32:  func(dx, dy, x, y []float32) { simd.CosGrad(dx, x, dy) },
 	},
 	OpLog1p: {
 		Name: "Log1p", Reads: ReadsInput, Pole: true,

@@ -168,6 +168,10 @@ var mapKernels = []kernel{
 	slope("erfGrad", (*vec).erfSlope).woven(3, 12),
 	gradient("expm1Grad", 4, func(x *vec, y, dy operand.Op) operand.Op { return x.mul(dy, x.add(y, x.k(1))) }),
 	gradient("log1pGrad", 4, func(x *vec, a, dy operand.Op) operand.Op { return x.div(dy, x.add(a, x.k(1))) }),
+	unary("sin", 1, (*vec).sin).woven(2, 12),
+	unary("cos", 1, (*vec).cos).woven(2, 12),
+	slope("sinGrad", (*vec).cos).woven(2, 12),
+	slope("cosGrad", func(x *vec, a operand.Op) operand.Op { return x.xor(x.sin(a), x.bits(0x80000000)) }).woven(2, 12),
 }
 
 // toBF16 adds just under half of the last place kept, and the bit itself for ties
