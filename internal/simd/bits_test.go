@@ -48,6 +48,14 @@ var recorded = map[string]uint64{
 	"cos": 0xa2e50ea413e228d4, "cos of special values": 0xd9c8d3f279f74d27, "cosGrad": 0x1974a7ae6fa91f87,
 	"cosSlope of special values": 0x5dc00b7d389dc149, "sin": 0xe0098fb1a44979fb, "sin of special values": 0xa7407360f56ee39d,
 	"sinGrad": 0x33664012989bdcb6, "sinSlope of special values": 0xd9c8d3f279f74d27,
+	"atan": 0x427c9ff3f319343c, "atan of special values": 0x52f3c67e9bc8fdc4, "atanGrad": 0x83b3cff4159f19d4,
+	"atanSlope of special values": 0xd4da35b5539cd17c, "cosh": 0xb7ecf2ab1b65b4ab, "cosh of special values": 0xbd81ce3573c46e40,
+	"coshGrad": 0xe989f38c9396317c, "coshSlope of special values": 0xaac142a55ac237de, "exp2": 0xa071a98aafe0328f,
+	"exp2 of special values": 0xc42a895902f35117, "exp2Grad": 0xfc3685f44108d9c5, "exp2Slope of special values": 0x15d0a90564642b9e,
+	"log10": 0xeff2745387132bd7, "log10 of special values": 0xbfd72c19a3f6ec97, "log10Grad": 0x816a65504e16ffc4,
+	"log10Slope of special values": 0x4545fe861c67078e, "log2": 0xb77ac8096c0feae9, "log2 of special values": 0x6d227931ea7d1ee9,
+	"log2Grad": 0xce9dbfd3a49de568, "log2Slope of special values": 0x1bae187ee5106bb7, "sinh": 0xbfea970f2043d43d,
+	"sinh of special values": 0xaac142a55ac237de, "sinhGrad": 0xb57c2e93c777f9a6, "sinhSlope of special values": 0xbd81ce3573c46e40,
 }
 
 // TestBitsAreThoseOfEveryInstructionSet holds that kernels give the recorded bits, on amd64

@@ -67,6 +67,18 @@ const (
 	cosKernel
 	sinGradKernel
 	cosGradKernel
+	exp2Kernel
+	log2Kernel
+	log10Kernel
+	sinhKernel
+	coshKernel
+	atanKernel
+	exp2GradKernel
+	log2GradKernel
+	log10GradKernel
+	sinhGradKernel
+	coshGradKernel
+	atanGradKernel
 	sumKernel
 	sumShiftedKernel
 	maxValueKernel

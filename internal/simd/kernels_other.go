@@ -151,6 +151,30 @@ func sinGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { pan
 
 func cosGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
+func exp2Vec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func log2Vec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func log10Vec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func sinhVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func coshVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func atanVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func exp2GradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func log2GradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func log10GradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func sinhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func coshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func atanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }

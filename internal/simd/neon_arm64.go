@@ -188,6 +188,42 @@ func sinGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 func cosGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
+func exp2Vec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func log2Vec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func log10Vec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func sinhVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func coshVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func atanVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func exp2GradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func log2GradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func log10GradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func sinhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func coshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func atanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
 func sumVec(wide bool, x *float32, n int) float32
 
 //go:noescape

@@ -91,6 +91,18 @@ func runs(n int) map[string]func(m Mode, dst []float32) {
 		"sinGrad":   func(m Mode, d []float32) { m.sinGrad(d, y, x) },
 		"cos":       func(m Mode, d []float32) { m.cos(d, y) },
 		"cosGrad":   func(m Mode, d []float32) { m.cosGrad(d, y, x) },
+		"exp2":      func(m Mode, d []float32) { m.exp2(d, y) },
+		"exp2Grad":  func(m Mode, d []float32) { m.exp2Grad(d, y, x) },
+		"log2":      func(m Mode, d []float32) { m.log2(d, x) },
+		"log2Grad":  func(m Mode, d []float32) { m.log2Grad(d, x, y) },
+		"log10":     func(m Mode, d []float32) { m.log10(d, x) },
+		"log10Grad": func(m Mode, d []float32) { m.log10Grad(d, x, y) },
+		"sinh":      func(m Mode, d []float32) { m.sinh(d, y) },
+		"sinhGrad":  func(m Mode, d []float32) { m.sinhGrad(d, y, x) },
+		"cosh":      func(m Mode, d []float32) { m.cosh(d, y) },
+		"coshGrad":  func(m Mode, d []float32) { m.coshGrad(d, y, x) },
+		"atan":      func(m Mode, d []float32) { m.atan(d, y) },
+		"atanGrad":  func(m Mode, d []float32) { m.atanGrad(d, y, x) },
 	}
 }
 

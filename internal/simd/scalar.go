@@ -363,7 +363,96 @@ func flip(x float32, sign uint32) float32 {
 	return math.Float32frombits(math.Float32bits(x) ^ sign&signBit)
 }
 
-// The coefficients of the polynomials of erf, expm1, sin and cos, from the lowest.
+// exp2 is 2ˣ.
+func exp2(x float32) float32 {
+	switch { // NaN stays
+	case x < -150:
+		x = -150
+	case x > 128:
+		x = 128
+	}
+	n := float32(math.RoundToEven(float64(x)))
+	return scale(poly(float32((x-n)*math.Ln2), exponential[:]), n)
+}
+
+// log2 is the logarithm to base 2.
+func log2(x float32) float32 {
+	if !(x > 0 && x <= math.MaxFloat32) {
+		return log(x)
+	}
+	e, f := normal(x)
+	return FMA(log1pNear(f), math.Log2E, e)
+}
+
+// log10 is the logarithm to base 10.
+func log10(x float32) float32 {
+	if !(x > 0 && x <= math.MaxFloat32) {
+		return log(x)
+	}
+	e, f := normal(x)
+	const high, low = 0x1.344p-2, math.Ln2/math.Ln10 - 0x1.344p-2
+	return FMA(e, high, FMA(e, low, float32(log1pNear(f)*math.Log10E)))
+}
+
+// log1pNear is ln(1+f) for 1+f in [√½, √2).
+func log1pNear(f float32) float32 {
+	f2, y := bow(f)
+	return f + FMA(-f2, 0.5, y)
+}
+
+// sinh is the hyperbolic sine.
+func sinh(x float32) float32 {
+	t := abs(x)
+	if t < 1 {
+		z := float32(t * t)
+		return signed(FMA(float32(poly(z, sinhNear[:])*z), t, t), x)
+	}
+	h, rest := halfExp(t)
+	return signed(h-rest, x)
+}
+
+// cosh is the hyperbolic cosine.
+func cosh(x float32) float32 {
+	h, rest := halfExp(abs(x))
+	return h + rest
+}
+
+// halfExp returns eᵗ/2 and e⁻ᵗ/2 for t ≥ 0.
+func halfExp(t float32) (h, rest float32) {
+	if t > 89.5 {
+		t = 89.5
+	}
+	n, r := powers(t)
+	h = scale(poly(r, exponential[:]), n-1)
+	return h, 0.25 / h
+}
+
+// atan is the arc tangent.
+func atan(x float32) float32 {
+	r := abs(x)
+	big := r > 1
+	if big {
+		r = 1 / r
+	}
+	z := float32(r * r)
+	y := FMA(float32(poly(z, arcNear[:])*z), r, r)
+	if big {
+		y = math.Pi/2 - y
+	}
+	return signed(y, x)
+}
+
+// atanSlope is the derivative of atan.
+func atanSlope(x float32) float32 {
+	c := float32(1)
+	if abs(x) > 0x1p40 {
+		c = 0x1p-64
+	}
+	s := x * c
+	return c / FMA(s, s, c*c) * c
+}
+
+// The coefficients of the polynomials of erf, expm1, sin and cos, sinh and atan, from the lowest.
 var (
 	errorNear = [...]float32{0.128379151225, -0.376124888659, 0.112817302346, -0.0267629157752, 0.0049872752279, -0.000595933874138}
 	errorFar  = [...]float32{-8.49064308568e-05, -1.12820863724, -0.636016130447, -0.105437859893, 0.0234448425472, -0.003642906202,
@@ -371,4 +460,7 @@ var (
 	lessOne    = [...]float32{0.499999970198, 0.166665166616, 0.0416675545275, 0.00836997572333, 0.0013862795895}
 	sineNear   = [...]float32{-0.166666537523, 0.00833209510893, -0.000195055428776}
 	cosineNear = [...]float32{1, -0.5, 0.0416666530073, -0.00138875772245, 2.44554594246e-05}
+	sinhNear   = [...]float32{0.166666671634, 0.0083333067596, 0.000198438734515, 2.77605977317e-06}
+	arcNear    = [...]float32{-0.333333134651, 0.199989065528, -0.142675697803, 0.109678760171, -0.0844562426209, 0.0586316883564,
+		-0.0318118743598, 0.0112386327237, -0.0018630361883}
 )

@@ -1,5 +1,7 @@
 package simd
 
+import "math"
+
 // eachPair does dst[i] = plain(x[i], dy[i]), by kernel where there is assembly.
 func (m Mode) eachPair(k kernel, vec func(level uint8, dst, x, dy *float32, n int), plain func(x, dy float32) float32,
 	dst, x, dy []float32) {
@@ -103,4 +105,88 @@ func (m Mode) cosGrad(dst, x, dy []float32) {
 	m.within(x, func(m Mode, i, end int) {
 		m.eachSlope(cosGradKernel, cosGradVec, less, dst[i:end], x[i:end], dy[i:end])
 	})
+}
+
+// Exp2 does dst[i] = 2ˣ for x = x[i], within 2 ulp, exact for whole x.
+func Exp2(dst, x []float32) { computed(dst, x).unary("Exp2", Mode.exp2, dst, x) }
+
+func (m Mode) exp2(dst, x []float32) { m.each(exp2Kernel, exp2Vec, exp2, dst, x) }
+
+// Exp2Grad does dst[i] = dy[i]·y[i]·ln 2, y the result of Exp2.
+func Exp2Grad(dst, y, dy []float32) {
+	Writing(dst, y, dy).gradient("Exp2Grad", Mode.exp2Grad, dst, y, dy)
+}
+
+func (m Mode) exp2Grad(dst, y, dy []float32) {
+	m.eachPair(exp2GradKernel, exp2GradVec, func(y, dy float32) float32 { return float32(dy*y) * math.Ln2 }, dst, y, dy)
+}
+
+// Log2 does dst[i] = the logarithm of x[i] to base 2, within 2 ulp, exact at powers of 2; -Inf for 0, NaN for x < 0.
+func Log2(dst, x []float32) { computed(dst, x).unary("Log2", Mode.log2, dst, x) }
+
+func (m Mode) log2(dst, x []float32) { m.each(log2Kernel, log2Vec, log2, dst, x) }
+
+// Log2Grad does dst[i] = dy[i]/(x[i]·ln 2).
+func Log2Grad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("Log2Grad", Mode.log2Grad, dst, x, dy)
+}
+
+func (m Mode) log2Grad(dst, x, dy []float32) {
+	m.eachPair(log2GradKernel, log2GradVec, func(x, dy float32) float32 { return float32(dy/x) * math.Log2E }, dst, x, dy)
+}
+
+// Log10 does dst[i] = the logarithm of x[i] to base 10, within 2 ulp; -Inf for 0, NaN for x < 0.
+func Log10(dst, x []float32) { computed(dst, x).unary("Log10", Mode.log10, dst, x) }
+
+func (m Mode) log10(dst, x []float32) { m.each(log10Kernel, log10Vec, log10, dst, x) }
+
+// Log10Grad does dst[i] = dy[i]/(x[i]·ln 10).
+func Log10Grad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("Log10Grad", Mode.log10Grad, dst, x, dy)
+}
+
+func (m Mode) log10Grad(dst, x, dy []float32) {
+	m.eachPair(log10GradKernel, log10GradVec, func(x, dy float32) float32 { return float32(dy*math.Log10E) / x }, dst, x, dy)
+}
+
+// Sinh does dst[i] = sinh x[i], within 2 ulp.
+func Sinh(dst, x []float32) { computed(dst, x).unary("Sinh", Mode.sinh, dst, x) }
+
+func (m Mode) sinh(dst, x []float32) { m.each(sinhKernel, sinhVec, sinh, dst, x) }
+
+// SinhGrad does dst[i] = dy[i]·cosh x[i], the cosine being that of Cosh.
+func SinhGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("SinhGrad", Mode.sinhGrad, dst, x, dy)
+}
+
+func (m Mode) sinhGrad(dst, x, dy []float32) {
+	m.eachSlope(sinhGradKernel, sinhGradVec, cosh, dst, x, dy)
+}
+
+// Cosh does dst[i] = cosh x[i], within 2 ulp.
+func Cosh(dst, x []float32) { computed(dst, x).unary("Cosh", Mode.cosh, dst, x) }
+
+func (m Mode) cosh(dst, x []float32) { m.each(coshKernel, coshVec, cosh, dst, x) }
+
+// CoshGrad does dst[i] = dy[i]·sinh x[i], the sine being that of Sinh.
+func CoshGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("CoshGrad", Mode.coshGrad, dst, x, dy)
+}
+
+func (m Mode) coshGrad(dst, x, dy []float32) {
+	m.eachSlope(coshGradKernel, coshGradVec, sinh, dst, x, dy)
+}
+
+// Atan does dst[i] = arctan x[i], within 2 ulp.
+func Atan(dst, x []float32) { computed(dst, x).unary("Atan", Mode.atan, dst, x) }
+
+func (m Mode) atan(dst, x []float32) { m.each(atanKernel, atanVec, atan, dst, x) }
+
+// AtanGrad does dst[i] = dy/(1+x²) for x = x[i], dy = dy[i]; what dy is multiplied by is within 2 ulp.
+func AtanGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("AtanGrad", Mode.atanGrad, dst, x, dy)
+}
+
+func (m Mode) atanGrad(dst, x, dy []float32) {
+	m.eachSlope(atanGradKernel, atanGradVec, atanSlope, dst, x, dy)
 }

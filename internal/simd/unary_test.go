@@ -55,6 +55,18 @@ var unaries = []unary{
 	{"cos", Mode.cos, math.Cos, 2, none},
 	{"sinSlope", slopeOf(Mode.sinGrad), math.Cos, 2, none},
 	{"cosSlope", slopeOf(Mode.cosGrad), func(x float64) float64 { return -math.Sin(x) }, 2, none},
+	{"exp2", Mode.exp2, math.Exp2, 2, none},
+	{"log2", Mode.log2, math.Log2, 2, none},
+	{"log10", Mode.log10, math.Log10, 2, none},
+	{"sinh", Mode.sinh, math.Sinh, 2, none},
+	{"cosh", Mode.cosh, math.Cosh, 2, none},
+	{"atan", Mode.atan, math.Atan, 2, none},
+	{"exp2Slope", slopeOf(Mode.exp2Grad), func(y float64) float64 { return y * math.Ln2 }, 1.5, none},
+	{"log2Slope", slopeOf(Mode.log2Grad), func(x float64) float64 { return 1 / (x * math.Ln2) }, 2, none},
+	{"log10Slope", slopeOf(Mode.log10Grad), func(x float64) float64 { return 1 / (x * math.Ln10) }, 2, none},
+	{"sinhSlope", slopeOf(Mode.sinhGrad), math.Cosh, 2, none},
+	{"coshSlope", slopeOf(Mode.coshGrad), math.Sinh, 2, none},
+	{"atanSlope", slopeOf(Mode.atanGrad), func(x float64) float64 { return 1 / (1 + x*x) }, 2, none},
 }
 
 // slopeOf is a gradient where dy is 1.

@@ -247,3 +247,71 @@ func (x *vec) cos(a operand.Op) operand.Op {
 	sin, cos := x.sinCosNear(r)
 	return x.xor(x.choose(x.odd(q), sin, cos), x.sign(x.addInt(q, x.bits(0x40000000))))
 }
+
+// exp2 is 2ⁿ·exp(r·ln 2) with n = round(x) and r = x - n, which is exact. Beyond -150 and 128 it is 0 and infinite.
+func (x *vec) exp2(a operand.Op) operand.Op {
+	a = x.atMost(x.value(128), x.atLeast(x.value(-150), a))
+	n := x.roundEven(a)
+	return x.scale(x.expNear(x.mul(x.sub(a, n), x.k(math.Ln2))), n)
+}
+
+// log2 is e + ln(1+f)/ln 2, exact where f is 0.
+func (x *vec) log2(a operand.Op) operand.Op {
+	e, f := x.normal(a)
+	return x.poles(a, 0, x.fma(x.log1pNear(f), x.k(math.Log2E), e))
+}
+
+// log10 is e·lg 2 + ln(1+f)/ln 10, lg 2 in two parts, of which the first times e is exact.
+func (x *vec) log10(a operand.Op) operand.Op {
+	e, f := x.normal(a)
+	y := x.mul(x.log1pNear(f), x.k(math.Log10E))
+	const high, low = 0x1.344p-2, math.Ln2/math.Ln10 - 0x1.344p-2
+	return x.poles(a, 0, x.fma(e, x.k(high), x.fma(e, x.k(low), y)))
+}
+
+// log1pNear is ln(1+f) for 1+f in [√½, √2).
+func (x *vec) log1pNear(f operand.Op) operand.Op {
+	f2, y := x.bow(f)
+	return x.add(f, x.fnma(f2, x.k(0.5), y))
+}
+
+// sinh is x + x³·P(x²) for |x| < 1, P minimax with a relative error of the whole of 4e-10, and beyond ±(h - 1/(4h)) with h = eˣ/2.
+func (x *vec) sinh(a operand.Op) operand.Op {
+	t := x.abs(a)
+	h, rest := x.halfExp(t)
+	z := x.mul(t, t)
+	small := x.mul(x.poly(z, 0.166666671634, 0.0083333067596, 0.000198438734515, 2.77605977317e-06), z)
+	small = x.fma(small, t, t)
+	return x.or(x.choose(x.less(t, x.k(1)), small, x.sub(h, rest)), x.sign(a))
+}
+
+func (x *vec) cosh(a operand.Op) operand.Op {
+	h, rest := x.halfExp(x.abs(a))
+	return x.add(h, rest)
+}
+
+// halfExp returns h = eᵗ/2, which is finite up to 89.4, and e⁻ᵗ/2 = 1/(4h), for t ≥ 0.
+func (x *vec) halfExp(t operand.Op) (h, rest operand.Op) {
+	n, r := x.powers(x.atMost(x.value(89.5), t))
+	h = x.scale(x.expNear(r), x.sub(n, x.k(1)))
+	return h, x.div(x.value(0.25), h)
+}
+
+// atan is r + r³·P(r²) for r = |x| ≤ 1, P minimax with a relative error of the whole of 4e-9, and π/2 less that of r = 1/|x| beyond.
+func (x *vec) atan(a operand.Op) operand.Op {
+	t := x.abs(a)
+	big := x.greater(t, x.k(1))
+	r := x.choose(big, x.div(x.value(1), t), t)
+	z := x.mul(r, r)
+	y := x.mul(x.poly(z, -0.333333134651, 0.199989065528, -0.142675697803, 0.109678760171, -0.0844562426209, 0.0586316883564, -0.0318118743598,
+		0.0112386327237, -0.0018630361883), z)
+	y = x.fma(y, r, r)
+	return x.or(x.choose(big, x.sub(x.value(math.Pi/2), y), y), x.sign(a))
+}
+
+// atanSlope is 1/(1+x²), of large x c²/(c²+(c·x)²) with a c for which the square does not overflow.
+func (x *vec) atanSlope(a operand.Op) operand.Op {
+	c := x.choose(x.greater(x.abs(a), x.k(0x1p40)), x.k(0x1p-64), x.value(1))
+	s := x.mul(a, c)
+	return x.mul(x.div(c, x.fma(s, s, x.mul(c, c))), c)
+}

@@ -172,6 +172,18 @@ var mapKernels = []kernel{
 	unary("cos", 1, (*vec).cos).woven(2, 12),
 	slope("sinGrad", (*vec).cos).woven(2, 12),
 	slope("cosGrad", func(x *vec, a operand.Op) operand.Op { return x.xor(x.sin(a), x.bits(0x80000000)) }).woven(2, 12),
+	unary("exp2", 1, (*vec).exp2).woven(4, 12),
+	unary("log2", 1, (*vec).log2).woven(2, 8),
+	unary("log10", 1, (*vec).log10).woven(2, 8),
+	unary("sinh", 1, (*vec).sinh).woven(2, 12),
+	unary("cosh", 1, (*vec).cosh).woven(3, 12),
+	unary("atan", 1, (*vec).atan).woven(2, 12),
+	gradient("exp2Grad", 4, func(x *vec, y, dy operand.Op) operand.Op { return x.mul(x.mul(dy, y), x.k(math.Ln2)) }),
+	gradient("log2Grad", 4, func(x *vec, a, dy operand.Op) operand.Op { return x.mul(x.div(dy, a), x.k(math.Log2E)) }),
+	gradient("log10Grad", 4, func(x *vec, a, dy operand.Op) operand.Op { return x.div(x.mul(dy, x.k(math.Log10E)), a) }),
+	slope("sinhGrad", (*vec).cosh).woven(3, 12),
+	slope("coshGrad", (*vec).sinh).woven(2, 12),
+	slope("atanGrad", (*vec).atanSlope).woven(2, 12),
 }
 
 // toBF16 adds just under half of the last place kept, and the bit itself for ties
