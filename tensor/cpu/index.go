@@ -138,11 +138,27 @@ func (c *own) Gather(elemBytes int, dst, x unsafe.Pointer, p kernel.Pick) {
 }
 
 func gather[T any](dst, x unsafe.Pointer, p *kernel.Pick) {
-	list, last := indices(p.Index), p.Loop.N-1
+	d, s := sliceOf[T](dst, p.Index.N), sliceOf[T](x, p.Numel)
+	if list := indices(p.Index); list.narrow != nil {
+		gatherRuns(d, s, list.narrow, p)
+	} else {
+		gatherRuns(d, s, list.wide, p)
+	}
+}
+
+func gatherRuns[T any, I int32 | int64](dst, x []T, index []I, p *kernel.Pick) {
+	last := p.Loop.N - 1
 	n, sa := p.Loop.Size[last], p.Loop.A[last]
 	eachRun(&p.Loop, func(i, a, _, _ int) {
-		for k := range n {
-			*at[T](dst, i+k) = *at[T](x, a+k*sa+list.at(i+k)*p.Step)
+		to, from, list := dst[i:i+n], x[a:], index[i:i+n]
+		if sa == 0 && p.Step == 1 { // along the last dimension
+			for k, j := range list {
+				to[k] = from[j]
+			}
+			return
+		}
+		for k, j := range list {
+			to[k] = from[k*sa+int(j)*p.Step]
 		}
 	})
 }
@@ -150,27 +166,54 @@ func gather[T any](dst, x unsafe.Pointer, p *kernel.Pick) {
 // Scatter sets element i of p of dst to src[Σ i·B], or adds it.
 func (c *own) Scatter(dt dtype.DType, add bool, dst, src unsafe.Pointer, p kernel.Pick) {
 	switch {
-	case !add && dt.Size() == 1:
-		scatterElems(dst, src, &p, set[uint8])
-	case !add && dt.Size() == 2:
-		scatterElems(dst, src, &p, set[uint16])
-	case !add && dt.Size() == 4:
-		scatterElems(dst, src, &p, set[uint32])
-	case !add:
-		scatterElems(dst, src, &p, set[uint64])
-	default:
+	case add:
 		types[dt].scatterAdd(dst, src, p)
+	case dt.Size() == 1:
+		scatter[int8](dst, src, &p, false)
+	case dt.Size() == 2:
+		scatter[int16](dst, src, &p, false)
+	case dt.Size() == 4:
+		scatter[int32](dst, src, &p, false)
+	default:
+		scatter[int64](dst, src, &p, false)
 	}
 }
 
-func set[T any](dst *T, v T) { *dst = v }
+func scatter[T number](dst, src unsafe.Pointer, p *kernel.Pick, add bool) {
+	if p.Index.N == 0 {
+		return
+	}
+	end := 1
+	for d := range p.Loop.N {
+		end += (p.Loop.Size[d] - 1) * p.Loop.B[d]
+	}
+	d, s := sliceOf[T](dst, p.Numel), sliceOf[T](src, end)
+	if list := indices(p.Index); list.narrow != nil {
+		scatterRuns(d, s, list.narrow, p, add)
+	} else {
+		scatterRuns(d, s, list.wide, p, add)
+	}
+}
 
-func scatterElems[T any](dst, src unsafe.Pointer, p *kernel.Pick, put func(dst *T, v T)) {
-	list, last := indices(p.Index), p.Loop.N-1
+func scatterRuns[T number, I int32 | int64](dst, src []T, index []I, p *kernel.Pick, add bool) {
+	last := p.Loop.N - 1
 	n, sa, sb := p.Loop.Size[last], p.Loop.A[last], p.Loop.B[last]
 	eachRun(&p.Loop, func(i, a, b, _ int) {
-		for k := range n {
-			put(at[T](dst, a+k*sa+list.at(i+k)*p.Step), *at[T](src, b+k*sb))
+		to, from, list := dst[a:], src[b:], index[i:i+n]
+		switch {
+		case add && sa == 0 && sb == 1 && p.Step == 1: // along the last dimension
+			from = from[:len(list)]
+			for k, j := range list {
+				to[j] += from[k]
+			}
+		case add:
+			for k, j := range list {
+				to[k*sa+int(j)*p.Step] += from[k*sb]
+			}
+		default:
+			for k, j := range list {
+				to[k*sa+int(j)*p.Step] = from[k*sb]
+			}
 		}
 	})
 }

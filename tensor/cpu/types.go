@@ -80,7 +80,7 @@ func (e *kernelsOf[T]) indexAdd(dst, src unsafe.Pointer, index kernel.Index, a k
 }
 
 func (e *kernelsOf[T]) scatterAdd(dst, src unsafe.Pointer, p kernel.Pick) {
-	scatterElems(dst, src, &p, func(dst *T, v T) { *dst += v })
+	scatter[T](dst, src, &p, true)
 }
 
 func (e *kernelsOf[T]) reduce(op kernel.ReduceOp, dst, x unsafe.Pointer, a kernel.Axis) {
