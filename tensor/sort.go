@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/tensor/cpu"
 )
 
 // Sort returns the elements along dim in ascending order, or with descending the largest
@@ -28,16 +29,18 @@ func Sort(x *Tensor, dim int, descending bool) (values, index *Tensor) {
 // sortRows sets order to the positions of the elements of each row of x, sorted. A row has n
 // elements.
 func sortRows(x *Tensor, order []int64, n int, descending bool) {
-	switch x.dtype {
-	case Float32:
+	switch dt := x.dtype; {
+	case dt == Float32 && n <= math.MaxInt32:
+		sortFloat32s(Read[float32](x), order, n, descending)
+	case dt == Float32:
 		sortKeys(Read[float32](x), order, n, descending, orderOfFloat[float32])
-	case Float64:
+	case dt == Float64:
 		sortKeys(Read[float64](x), order, n, descending, orderOfFloat[float64])
-	case Float16, BFloat16:
+	case dt.Float():
 		wide := Cast(x, Float32)
 		sortRows(wide, order, n, descending)
 		wide.Free()
-	case Int64:
+	case dt == Int64:
 		sortKeys(Read[int64](x), order, n, descending, orderOfInt)
 	default: // integers that Int64 holds, and Bool
 		wide := Cast(x, Int64)
@@ -68,6 +71,23 @@ func sortKeys[T dtype.Elem](elems []T, order []int64, n int, descending bool, ke
 	}
 }
 
+// sortFloat32s is sortRows of elems, whose keys and positions have 32 bits each.
+func sortFloat32s(elems []float32, order []int64, n int, descending bool) {
+	keys, spare := make([]uint64, n), make([]uint64, n)
+	for lo := 0; lo < len(elems); lo += n {
+		for i, v := range elems[lo : lo+n] {
+			k := orderOfFloat32(v)
+			if descending {
+				k = ^k
+			}
+			keys[i] = uint64(k)<<32 | uint64(i)
+		}
+		for i, k := range cpu.SortRows(keys, spare, 1<<32) {
+			order[lo+i] = int64(uint32(k))
+		}
+	}
+}
+
 // orderOfFloat maps numbers to integers of the same order: both zeros to one, NaN to the
 // largest.
 func orderOfFloat[T dtype.Float](v T) uint64 {
@@ -80,6 +100,15 @@ func orderOfFloat[T dtype.Float](v T) uint64 {
 		return ^bits
 	}
 	return bits | 1<<63
+}
+
+// orderOfFloat32 is orderOfFloat of float32.
+func orderOfFloat32(v float32) uint32 {
+	if v != v {
+		return math.MaxUint32
+	}
+	bits := math.Float32bits(v + 0)
+	return bits ^ (uint32(int32(bits)>>31) | 1<<31)
 }
 
 func orderOfInt(v int64) uint64 { return uint64(v) ^ 1<<63 }

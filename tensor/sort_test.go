@@ -41,3 +41,20 @@ func TestSort(t *testing.T) {
 		t.Errorf("positions %v", got)
 	}
 }
+
+// Rows of float32 of any length are sorted as those of float64 are.
+func TestSortFloat32(t *testing.T) {
+	cpu := NewCPU(nil)
+	for _, n := range []int{0, 1, 63, 64, 1000, 5000} {
+		x := New(cpu, Float32, 3, n)
+		FillNormal(x, Key{Seed: 1}, 0, 1e10, []int{3, n}, []int{0, 0})
+		for _, descending := range []bool{false, true} {
+			values, index := Sort(x, 1, descending)
+			wide, want := Sort(Cast(x, Float64), 1, descending)
+			if !slices.Equal(ToSlice[int64](index), ToSlice[int64](want)) ||
+				!slices.Equal(ToSlice[float64](Cast(values, Float64)), ToSlice[float64](wide)) {
+				t.Errorf("%d elements a row, descending %v: another order than that of float64", n, descending)
+			}
+		}
+	}
+}

@@ -99,7 +99,7 @@ func (c *own) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, m
 			keys = append(keys, uint64(r)<<32|uint64(i))
 		}
 	}
-	keys = sortRows(keys, keys[len(keys):cap(keys)], size)
+	keys = SortRows(keys, keys[len(keys):cap(keys)], size)
 	idx, first, ord := sliceOf[int64](d.Index, n), sliceOf[int64](d.Start, n+1), sliceOf[int32](d.Order, n)
 	for i, key := range keys {
 		row, pos := int64(key>>32), int32(key)
@@ -116,10 +116,10 @@ func (c *own) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, m
 	return u, len(keys), len(keys)
 }
 
-// sortRows sorts keys row<<32 | position by row, keeping the order of positions. It is a
+// SortRows sorts keys row<<32 | position by row, keeping the order of positions. It is a
 // radix sort of the bits that rows below size have, fewer at a time where there are few keys, as each
 // pass also goes through its counts. spare has room for as many keys; the result is in one of the two.
-func sortRows(keys, spare []uint64, size int) []uint64 {
+func SortRows(keys, spare []uint64, size int) []uint64 {
 	switch n := len(keys); {
 	case n < 64: // the counts would cost more; keys differ, so any sort will do
 		slices.Sort(keys)
@@ -132,7 +132,7 @@ func sortRows(keys, spare []uint64, size int) []uint64 {
 	return radixSort(keys, spare[:len(keys)], counts[:], size)
 }
 
-// radixSort is sortRows by passes of as many bits as there are counts for.
+// radixSort is SortRows by passes of as many bits as there are counts for.
 func radixSort(keys, spare []uint64, at []int32, size int) []uint64 {
 	digit, mask := bits.Len(uint(len(at)-1)), uint64(len(at)-1)
 	for shift := 32; shift < 32+bits.Len(uint(max(size-1, 0))); shift += digit {
