@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -20,6 +21,10 @@ func (x *Tensor) Flip(dims ...int) *Tensor {
 	m, out := x.spec.mesh, x.Detach()
 	for _, d := range dims {
 		d = x.dim("Flip", d)
+		if out.stays(d) {
+			out = out.rowwise("Flip", d, func(x *tensor.Tensor, d int) *tensor.Tensor { return tensor.Flip(x, d) })
+			continue
+		}
 		back := make([]int64, x.spec.shape[d])
 		for i := range back {
 			back[i] = int64(len(back) - 1 - i)
@@ -30,6 +35,11 @@ func (x *Tensor) Flip(dims ...int) *Tensor {
 		out.recordTwice("Flip", func(gy *Tensor) { x.accumulate(gy.Flip(dims...)) })
 	}
 	return out
+}
+
+// stays reports whether each rank has all of what it has of x along dimension d: the others are divided, and nothing is Partial.
+func (x *Tensor) stays(d int) bool {
+	return !slices.ContainsFunc(x.spec.placements, func(p layout.Placement) bool { return p.Shards(d) || !p.IsShard() && !p.IsReplicate() })
 }
 
 // Repeat returns x so many times along each dimension, one copy after the other, as torch.Tensor.repeat and numpy.tile. There may be

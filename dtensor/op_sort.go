@@ -139,7 +139,12 @@ func (x *Tensor) Roll(shift, dim int) *Tensor {
 		return x
 	}
 	in := x.Detach()
-	out := Cat(dim, in.Narrow(dim, n-shift, shift), in.Narrow(dim, 0, n-shift))
+	var out *Tensor
+	if x.stays(dim) {
+		out = in.rowwise("Roll", dim, func(x *tensor.Tensor, dim int) *tensor.Tensor { return tensor.Roll(x, shift, dim) })
+	} else {
+		out = Cat(dim, in.Narrow(dim, n-shift, shift), in.Narrow(dim, 0, n-shift))
+	}
 	if x.tracked() {
 		out.recordTwice("Roll", func(gy *Tensor) { x.accumulate(gy.Roll(-shift, dim)) })
 	}

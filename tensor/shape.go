@@ -148,3 +148,48 @@ func Permute(x *Tensor, dims ...int) *Tensor {
 	runtime.KeepAlive(x)
 	return y
 }
+
+// Flip returns x with the elements along dims in the opposite order. Its gradient is Flip itself.
+func Flip(x *Tensor, dims ...int) *Tensor {
+	const op = "Flip"
+	var step [kernel.MaxDims]int
+	n, last := 1, 0
+	for i := x.NDim() - 1; i >= 0; i-- {
+		step[i] = n
+		n *= x.dims[i]
+	}
+	y := allocLike(op, x)
+	if n == 0 {
+		return y
+	}
+	for _, d := range dims {
+		d = x.axis(op, d)
+		last += step[d] * (x.dims[d] - 1)
+		step[d] = -step[d]
+	}
+	x.dev.CopyLoop(x.dtype.Size(), y.addr, offset(x, op, last), strided(x.Shape(), step[:x.ndim]))
+	runtime.KeepAlive(x)
+	return y
+}
+
+// Roll returns x with element i along dim at i+shift, those that leave it at the end coming back at the front; shift is from 0 to the
+// size of dim. Its gradient is Roll back.
+func Roll(x *Tensor, shift, dim int) *Tensor {
+	const op = "Roll"
+	dim = x.axis(op, dim)
+	n := x.dims[dim]
+	if shift < 0 || shift > n {
+		throwShape(op, "%v: the shift %d is not from 0 to %d", x.brief(), shift, n)
+	}
+	y := allocLike(op, x)
+	outer, inner := x.around(dim)
+	part := func(from, to, length int) {
+		if outer*length*inner > 0 {
+			x.dev.CopyLoop(x.dtype.Size(), offset(y, op, to*inner), offset(x, op, from*inner), rowsLoop(outer, length*inner, n*inner, n*inner))
+		}
+	}
+	part(0, shift, n-shift)
+	part(n-shift, 0, shift)
+	runtime.KeepAlive(x)
+	return y
+}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 var anyType = []DType{Float32, Float64, Float16, Int8, Int64, Bool}
@@ -244,5 +246,42 @@ func TestCreate(t *testing.T) {
 	}
 	if got, want := Arange(cpu, Float32, 0, 100).Reshape(10, 10).String(), "float32[10 10]{0 1 2 3 4 5 6 7 …}"; got != want {
 		t.Errorf("String %q, want %q", got, want)
+	}
+}
+
+// Flip and Roll give each element the place that their definitions say.
+func TestFlipAndRoll(t *testing.T) {
+	cpu := NewCPU(nil)
+	for _, shape := range [][]int{{7}, {17}, {4, 5}, {2, 3, 4}, {3, 1, 2}, {1, 1}, {0, 3}, {2, 0}} {
+		n := ints.Product(shape)
+		x := Arange(cpu, Float32, 0, n).Reshape(shape...)
+		for dim, size := range shape {
+			flipped, twice := ToSlice[float32](Flip(x, dim)), ToSlice[float32](Flip(x, dim, 0))
+			for shift := range size + 1 {
+				rolled := ToSlice[float32](Roll(x, shift, dim))
+				for i := range n {
+					at := UnravelIndex(i, shape)
+					from := func(at []int) float32 {
+						k := 0
+						for d, j := range at {
+							k = k*shape[d] + j
+						}
+						return float32(k)
+					}
+					there := slices.Clone(at)
+					there[dim] = (at[dim] - shift + size) % size
+					if got := rolled[i]; got != from(there) {
+						t.Fatalf("%v: Roll(%d, %d): element %v is %v, want %v", shape, shift, dim, at, got, from(there))
+					}
+					there[dim] = size - 1 - at[dim]
+					if got := flipped[i]; got != from(there) {
+						t.Fatalf("%v: Flip(%d): element %v is %v, want %v", shape, dim, at, got, from(there))
+					}
+					if there[0] = shape[0] - 1 - at[0]; dim != 0 && twice[i] != from(there) {
+						t.Fatalf("%v: Flip(%d, 0): element %v is %v, want %v", shape, dim, at, twice[i], from(there))
+					}
+				}
+			}
+		}
 	}
 }

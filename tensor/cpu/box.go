@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -62,6 +63,12 @@ func copyRows[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 		return
 	}
 	r := l.N - 2
+	if l.B[r] < 0 {
+		eachPair(l, l.N-1, func(a, b int) {
+			simd.Copy(sliceOf[T](unsafe.Pointer(at[T](dst, a)), n), sliceOf[T](unsafe.Pointer(at[T](src, b)), n))
+		})
+		return
+	}
 	eachPair(l, r, func(a, b int) {
 		d := sliceOf[T](unsafe.Pointer(at[T](dst, a)), (l.Size[r]-1)*l.A[r]+n)
 		s := sliceOf[T](unsafe.Pointer(at[T](src, b)), (l.Size[r]-1)*l.B[r]+n)
@@ -73,17 +80,36 @@ func copyRows[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 func copyElems[T any](dst, src unsafe.Pointer, l *kernel.Loop) {
 	n, sa, sb := l.Size[l.N-1], l.A[l.N-1], l.B[l.N-1]
 	eachPair(l, l.N-1, func(a, b int) {
-		if sa == 1 && sb == 0 {
+		switch d := sliceOf[T](unsafe.Pointer(at[T](dst, a)), n); {
+		case sa == 1 && sb == 0:
 			v := *at[T](src, b)
-			for k, d := 0, sliceOf[T](unsafe.Pointer(at[T](dst, a)), n); k < n; k++ {
+			for k := range d {
 				d[k] = v
 			}
+			return
+		case sa == 1 && sb == -1:
+			reverse(d, sliceOf[T](unsafe.Pointer(at[T](src, b-n+1)), n))
 			return
 		}
 		for k := range n {
 			*at[T](dst, a+k*sa) = *at[T](src, b+k*sb)
 		}
 	})
+}
+
+// reverse copies x from its end on, elements of four bytes two at a time.
+func reverse[T any](dst, x []T) {
+	if pairs := len(dst) / 2; pairs > 0 && unsafe.Sizeof(dst[0]) == 4 {
+		d := sliceOf[uint64](unsafe.Pointer(&dst[0]), pairs)
+		s := sliceOf[uint64](unsafe.Pointer(&x[len(x)-2*pairs]), pairs)
+		for k := range d {
+			d[k] = bits.RotateLeft64(s[len(s)-1-k], 32)
+		}
+		dst, x = dst[2*pairs:], x[:len(x)-2*pairs]
+	}
+	for k := range dst {
+		dst[k] = x[len(x)-1-k]
+	}
 }
 
 // eachPair calls f for each index of the first n dimensions with its offsets in a and b.
