@@ -2,8 +2,11 @@ package tensor
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Sort is stable in both directions, keeps the bits of its elements and has NaN as the
@@ -54,6 +57,28 @@ func TestSortFloat32(t *testing.T) {
 			if !slices.Equal(ToSlice[int64](index), ToSlice[int64](want)) ||
 				!slices.Equal(ToSlice[float64](Cast(values, Float64)), ToSlice[float64](wide)) {
 				t.Errorf("%d elements a row, descending %v: another order than that of float64", n, descending)
+			}
+		}
+	}
+}
+
+// Argmax of short rows of float32, along any dimension, is that of float64: with equal elements, zeros of both signs, infinities and NaN.
+func TestArgmaxShort(t *testing.T) {
+	cpu := NewCPU(nil)
+	of := []float32{-1, 0, float32(math.Copysign(0, -1)), 1, 1e-30, -1e30, 1e30, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
+	for _, kinds := range []int{7, 8, 9, 10} { // with infinities and NaN, and without
+		for _, shape := range [][]int{{50, 1, 3}, {20, 4, 6}, {9, 31, 5}, {7, 32, 2}, {3, 33, 2}} {
+			x := make([]float32, ints.Product(shape))
+			r := rand.New(rand.NewPCG(uint64(kinds), uint64(len(x))))
+			for i := range x {
+				x[i] = of[r.IntN(kinds)]
+			}
+			in := FromSlice(cpu, x, shape...)
+			for dim := range shape {
+				got, want := ToSlice[int64](Argmax(in, dim, false)), ToSlice[int64](Argmax(Cast(in, Float64), dim, false))
+				if !slices.Equal(got, want) {
+					t.Errorf("%d kinds of elements, %v, dim %d: %v, want %v", kinds, shape, dim, got, want)
+				}
 			}
 		}
 	}

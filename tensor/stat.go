@@ -23,12 +23,16 @@ func TopK(x *Tensor, k, dim int) (values, index *Tensor) {
 	if k < 0 || k > x.dims[dim] {
 		throwShape(op, "x %v: dimension %d does not have %d elements", x.brief(), dim, k)
 	}
-	if dim != x.NDim()-1 {
-		values, index = TopK(Transpose(x, dim, -1), k, -1)
-		return Transpose(values, dim, -1), Transpose(index, dim, -1)
-	}
 	shape := slices.Clone(x.Shape())
 	shape[dim] = k
+	if dim != x.NDim()-1 {
+		outer, inner := x.around(dim)
+		values, index = TopK(Transpose(x.Reshape(outer, x.dims[dim], inner), 1, 2), k, -1)
+		if k != 1 {
+			values, index = Transpose(values, 1, 2), Transpose(index, 1, 2)
+		}
+		return values.Reshape(shape...), index.Reshape(shape...)
+	}
 	values = alloc(op, x.dev, x.dtype, shape)
 	index = alloc(op, x.dev, Int64, shape)
 	x.dev.TopK(x.dtype, values.addr, index.addr, x.ptr(op), x.rowsOf(x.dims[dim]), k)

@@ -122,6 +122,9 @@ func topK[T number](values []T, index []int64, x []T, n, k int) {
 // argmax returns the position of the first NaN, or else of the largest element.
 func argmax[T number](x []T) int {
 	if f, ok := any(x).([]float32); ok {
+		if i, ok := argmaxShort(f); ok {
+			return i
+		}
 		top := simd.MaxValue(f)
 		for i, v := range f {
 			if v == top || v != v {
@@ -139,6 +142,23 @@ func argmax[T number](x []T) int {
 		}
 	}
 	return best
+}
+
+// argmaxShort is argmax of a row that is so short that a call and branches would cost more than its elements. It takes the largest of keys
+// in the order of the elements, with the position below. ok is false for a longer row, and for infinities and NaN.
+func argmaxShort(x []float32) (best int, ok bool) {
+	if len(x) > 32 {
+		return 0, false
+	}
+	var top uint64
+	var odd float32 // 0, or NaN for infinities and NaN
+	for i, v := range x {
+		bits := math.Float32bits(v + 0) // -0 + 0 is 0
+		key := bits ^ (uint32(int32(bits)>>31) | 1<<31)
+		top = max(top, uint64(key)<<32|uint64(^uint32(i)))
+		odd += v - v
+	}
+	return int(^uint32(top)), odd == 0
 }
 
 // ahead reports whether element a of row comes before element b in the order of
