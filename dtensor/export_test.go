@@ -21,3 +21,6 @@ func (m *Mesh) Watch(f func(Move)) {
 		f(Move{from.layout, to.layout, size, cause, packed})
 	}
 }
+
+// CumprodOfOperators is Cumprod by other operators, of x that is R.
+func (x *Tensor) CumprodOfOperators(dim int) *Tensor { return x.cumprod(dim) }

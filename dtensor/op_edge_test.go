@@ -2,6 +2,7 @@ package dtensor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -253,6 +254,40 @@ func TestPartialBelowTheDomain(t *testing.T) {
 				})
 				if err != nil {
 					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Cumprod and its gradient have the bits of the operators that stand for them, where elements are 0 and along any dimension too.
+func TestCumprodBits(t *testing.T) {
+	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, shape := range [][]int{{1, 1, 1}, {2, 3, 5}, {3, 33, 2}, {2, 4, 64}} {
+			for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64} {
+				x := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1.5, shape, layout.Replicate()).Cast(dt)
+				w := dtensor.Normal(m, dtensor.Key{Seed: 2}, 0, 1, shape, layout.Replicate()).Cast(dt)
+				x = x.MaskedFill(x.Abs().CompareScalar(kernel.OpLt, 0.05), 0)
+				for dim := range shape {
+					run := func(f func(dim int) T) (T, T, error) {
+						y, grads, err := dtensor.ValueAndGrad(ctx, func() T { return f(dim).Mul(w).Sum(nil, false) }, x)
+						if err != nil {
+							return nil, nil, err
+						}
+						return y, grads[0].Dense(), nil
+					}
+					y, gx, err := run(x.Cumprod)
+					if err != nil {
+						return err
+					}
+					want, wantGrad, err := run(x.CumprodOfOperators)
+					if err != nil {
+						return err
+					}
+					if err := errors.Join(sameBits(ctx, y, want), sameBits(ctx, gx, wantGrad)); err != nil {
+						return fmt.Errorf("%v of %v, dim %d: %w", dt, shape, dim, err)
+					}
 				}
 			}
 		}

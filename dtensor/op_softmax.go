@@ -113,11 +113,25 @@ func (x *Tensor) Cumprod(dim int) *Tensor {
 	if !dt.Float() {
 		dt, out = tensor.Int64, tensor.Int64
 	}
-	y, n := x.Cast(dt).Reduced(), x.spec.shape[dim]
+	x = x.Cast(dt).Reduced()
+	if !x.stays(dim) || !tensor.HostComputes(x.spec.mesh.eng.dev) {
+		return x.cumprod(dim).Cast(out)
+	}
+	y := x.rowwise("Cumprod", dim, tensor.Cumprod)
+	if x.tracked() {
+		y.recordComposed("Cumprod", func(gy *Tensor) { x.accumulate(gy.rowwise2("CumprodGrad", dim, x, tensor.CumprodGrad)) },
+			func() *Tensor { return x.cumprod(dim) })
+	}
+	return y.Cast(out)
+}
+
+// cumprod is Cumprod by other operators.
+func (x *Tensor) cumprod(dim int) *Tensor {
+	y, n := x, x.spec.shape[dim]
 	for have := 1; have < n; have *= 2 { // each element of y is a product of so many, or of all before it
 		y = Cat(dim, y.Narrow(dim, 0, have), y.Narrow(dim, have, n-have).Mul(y.Narrow(dim, 0, n-have)))
 	}
-	return y.Cast(out)
+	return y
 }
 
 // LogCumsumExp returns ln Σ eˣ of the elements up to each one along dimension dim, without overflow. The layouts are those of

@@ -25,7 +25,7 @@ func Refresh(wide, half *Tensor) {
 		freeAll(rounded, same, taken, merged)
 		return
 	}
-	if w := wide.dev.memory().Watcher; w != nil && w.WithoutFloats() {
+	if !HostComputes(wide.dev) {
 		return
 	}
 	cpu.Refresh(Data[float32](wide), half.dtype, half.ptr(op))

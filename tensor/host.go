@@ -10,6 +10,12 @@ import (
 // OnHost reports whether the host reads and writes tensors of dev in place.
 func OnHost(dev Device) bool { return dev.memory().OnHost }
 
+// HostComputes reports whether the host computes with floating-point numbers of dev in place: they lie there and have elements.
+func HostComputes(dev Device) bool {
+	w := dev.memory().Watcher
+	return OnHost(dev) && (w == nil || !w.WithoutFloats())
+}
+
 // Read returns the elements of t for reading: where they lie on a CPU, else a copy.
 // The slice is valid while t is reachable and its scope is open, and must not be
 // written to. It throws as ToSlice does.

@@ -3,6 +3,8 @@ package tensor
 import (
 	"runtime"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor/cpu"
 )
 
 // Argmax returns the position along dim of the largest element, Int64: the first
@@ -58,4 +60,58 @@ func cumsum(op string, x *Tensor, dim int, reverse bool) *Tensor {
 	x.dev.Cumsum(x.dtype, reverse, y.addr, x.ptr(op), x.along(dim))
 	runtime.KeepAlive(x)
 	return y
+}
+
+// Cumprod returns the cumulative products along dim; element i is the product of elements 0 to i, by halves. x is Float32, Float64 or
+// Int64. It is computed on the host.
+func Cumprod(x *Tensor, dim int) *Tensor {
+	const op = "Cumprod"
+	dim = x.axis(op, dim)
+	if dim != x.NDim()-1 {
+		return x.turned(dim, func(x *Tensor) *Tensor { return Cumprod(x, 2) })
+	}
+	y := allocLike(op, x)
+	switch n := x.dims[dim]; x.dtype {
+	case Float32:
+		Edit(y, func(to []float32) { cpu.Cumprod(to, Read[float32](x), n) })
+	case Float64:
+		Edit(y, func(to []float64) { cpu.Cumprod(to, Read[float64](x), n) })
+	case Int64:
+		Edit(y, func(to []int64) { cpu.Cumprod(to, Read[int64](x), n) })
+	default:
+		throwType(op, "%v: want float32, float64 or int64; Cast first", x.brief())
+	}
+	runtime.KeepAlive(x)
+	return y
+}
+
+// CumprodGrad returns the gradient of Cumprod(x, dim), of Float32 or Float64.
+func CumprodGrad(dy, x *Tensor, dim int) *Tensor {
+	const op = "CumprodGrad"
+	wantSameShape(op, dy, x)
+	wantSameType(op, dy, x)
+	dim = x.axis(op, dim)
+	if dim != x.NDim()-1 {
+		outer, inner := x.around(dim)
+		dy = Transpose(dy.Reshape(outer, x.dims[dim], inner), 1, 2)
+		return x.turned(dim, func(x *Tensor) *Tensor { return CumprodGrad(dy, x, 2) })
+	}
+	dx := allocLike(op, x)
+	switch n := x.dims[dim]; x.dtype {
+	case Float32:
+		Edit(dx, func(to []float32) { cpu.CumprodGrad(to, Read[float32](dy), Read[float32](x), n) })
+	case Float64:
+		Edit(dx, func(to []float64) { cpu.CumprodGrad(to, Read[float64](dy), Read[float64](x), n) })
+	default:
+		throwType(op, "%v: want float32 or float64; Cast first", x.brief())
+	}
+	keepAlive(dy, x)
+	return dx
+}
+
+// turned returns f of x, [outer, inner, n] for dimension dim of n elements, turned back.
+func (x *Tensor) turned(dim int, f func(x *Tensor) *Tensor) *Tensor {
+	outer, inner := x.around(dim)
+	y := f(Transpose(x.Reshape(outer, x.dims[dim], inner), 1, 2))
+	return Transpose(y, 1, 2).Reshape(x.Shape()...)
 }
