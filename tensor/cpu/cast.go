@@ -94,6 +94,7 @@ func toHalf[H dtype.F16 | dtype.BF16, S number](dst []H, src []S, store func(dst
 }
 
 func convert[D, S number](dst []D, src []S) {
+	dst = dst[:len(src)]
 	for i, v := range src {
 		dst[i] = D(v)
 	}

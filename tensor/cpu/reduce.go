@@ -181,8 +181,8 @@ func Combine[T number](op kernel.ReduceOp, a, b T) T {
 // reduceRow combines a run, in blocks.
 func reduceRow[T number](op kernel.ReduceOp, start T, x []T) T {
 	total, block := start, SumBlock(len(x))
-	if op == kernel.OpProd {
-		total, x = products(total, x, block)
+	if op == kernel.OpSum || op == kernel.OpProd {
+		total, x = fourBlocks(op, total, x, block)
 	}
 	for len(x) > 0 {
 		n := min(len(x), block)
@@ -196,12 +196,19 @@ func reduceRow[T number](op kernel.ReduceOp, start T, x []T) T {
 	return total
 }
 
-// products multiplies total by the products of blocks, four blocks at a time as a product waits for the one before it, and returns the
-// elements that are left.
-func products[T number](total T, x []T, block int) (T, []T) {
+// fourBlocks adds the sums of blocks to total, or multiplies it by their products, four blocks at a time as each step waits for the one
+// before it. It returns the elements that are left.
+func fourBlocks[T number](op kernel.ReduceOp, total T, x []T, block int) (T, []T) {
 	for ; len(x) >= 4*block; x = x[4*block:] {
 		a, b, c, d := x[:block], x[block:][:block], x[2*block:][:block], x[3*block:][:block]
 		p, q, r, s := a[0], b[0], c[0], d[0]
+		if op == kernel.OpSum {
+			for i := 1; i < len(a); i++ {
+				p, q, r, s = p+a[i], q+b[i], r+c[i], s+d[i]
+			}
+			total = total + p + q + r + s
+			continue
+		}
 		for i := 1; i < len(a); i++ {
 			p, q, r, s = p*a[i], q*b[i], r*c[i], s*d[i]
 		}
