@@ -149,19 +149,24 @@ func divideBy[T number](dst, x []T, v T) {
 		clear(dst)
 		return
 	}
-	for i, w := range x {
-		dst[i] = w / v
-	}
+	repeated(dst, x, v, func(dst, x, same []T) { divide(dst, x, same) })
 }
 
 // divideInto computes dst[i] = v/x[i].
 func divideInto[T number](dst, x []T, v T) {
-	for i, w := range x {
-		if w == 0 && isInt[T]() {
-			dst[i] = 0
-		} else {
-			dst[i] = v / w
-		}
+	repeated(dst, x, v, func(dst, x, same []T) { divide(dst, same, x) })
+}
+
+// repeated calls f for parts of dst and x with as many copies of v.
+func repeated[T number](dst, x []T, v T, f func(dst, x, same []T)) {
+	var copies [4 * Repeats]T
+	same := copies[:min(len(dst), len(copies))]
+	for i := range same {
+		same[i] = v
+	}
+	for k := 0; k < len(dst); k += len(same) {
+		n := min(len(same), len(dst)-k)
+		f(dst[k:k+n], x[k:k+n], same[:n])
 	}
 }
 
