@@ -65,7 +65,8 @@ func TestSortFloat32(t *testing.T) {
 // Argmax of short rows of float32, along any dimension, is that of float64: with equal elements, zeros of both signs, infinities and NaN.
 func TestArgmaxShort(t *testing.T) {
 	cpu := NewCPU(nil)
-	of := []float32{-1, 0, float32(math.Copysign(0, -1)), 1, 1e-30, -1e30, 1e30, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
+	negative, infinite := float32(math.Copysign(0, -1)), float32(math.Inf(1))
+	of := []float32{-1, 0, negative, 1, 1e-30, -1e30, 1e30, infinite, -infinite, float32(math.NaN())}
 	for _, kinds := range []int{7, 8, 9, 10} { // with infinities and NaN, and without
 		for _, shape := range [][]int{{50, 1, 3}, {20, 4, 6}, {9, 31, 5}, {7, 32, 2}, {3, 33, 2}} {
 			x := make([]float32, ints.Product(shape))
