@@ -176,7 +176,7 @@ func AbsGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) absGrad(dst, x, dy []float32) {
-	m.eachOfTwo(absGradKernel, absGradVec, func(x, dy float32) float32 { return dy * sign(x) }, dst, x, dy)
+	m.eachPair(absGradKernel, absGradVec, func(x, dy float32) float32 { return dy * sign(x) }, dst, x, dy)
 }
 
 // SqrtGrad does dst[i] = dy[i]/(2·y[i]), where y is the result of Sqrt.
@@ -185,7 +185,7 @@ func SqrtGrad(dst, y, dy []float32) {
 }
 
 func (m Mode) sqrtGrad(dst, y, dy []float32) {
-	m.eachOfTwo(sqrtGradKernel, sqrtGradVec, func(y, dy float32) float32 { return float32(dy/y) * 0.5 }, dst, y, dy)
+	m.eachPair(sqrtGradKernel, sqrtGradVec, func(y, dy float32) float32 { return float32(dy/y) * 0.5 }, dst, y, dy)
 }
 
 // RsqrtGrad does dst[i] = -½·dy[i]·y[i]³, where y is the result of Rsqrt.
@@ -194,7 +194,7 @@ func RsqrtGrad(dst, y, dy []float32) {
 }
 
 func (m Mode) rsqrtGrad(dst, y, dy []float32) {
-	m.eachOfTwo(rsqrtGradKernel, rsqrtGradVec, func(y, dy float32) float32 { return dy * y * y * y * -0.5 }, dst, y, dy)
+	m.eachPair(rsqrtGradKernel, rsqrtGradVec, func(y, dy float32) float32 { return dy * y * y * y * -0.5 }, dst, y, dy)
 }
 
 // SquareGrad does dst[i] = 2·dy[i]·x[i].
@@ -203,19 +203,5 @@ func SquareGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) squareGrad(dst, x, dy []float32) {
-	m.eachOfTwo(squareGradKernel, squareGradVec, func(x, dy float32) float32 { return float32(dy*x) * 2 }, dst, x, dy)
-}
-
-// eachOfTwo does dst[i] = plain(kept[i], dy[i]), by kernel where there is assembly.
-func (m Mode) eachOfTwo(k kernel, vec func(level uint8, dst, kept, dy *float32, n int), plain func(kept, dy float32) float32,
-	dst, kept, dy []float32) {
-	if !m.has(k) {
-		for i, v := range kept {
-			dst[i] = plain(v, dy[i])
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		vec(m.code(), &dst[i], &kept[i], &dy[i], min(chunk, len(dst)-i))
-	}
+	m.eachPair(squareGradKernel, squareGradVec, func(x, dy float32) float32 { return float32(dy*x) * 2 }, dst, x, dy)
 }
