@@ -49,8 +49,10 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 			DefaultAdamW().Step(p, y, m, v, 1)
 			return p
 		},
-		"SGD":    func() *Tensor { p := Clone(x); SGD{LR: 0.1}.Step(p, y, nil, true); return p },
-		"MatMul": func() *Tensor { return MatMul(x, y, true, false) },
+		"Cumprod":     func() *Tensor { return Cumprod(x, 1) },
+		"CumprodGrad": func() *Tensor { return CumprodGrad(y, x, 1) },
+		"SGD":         func() *Tensor { p := Clone(x); SGD{LR: 0.1}.Step(p, y, nil, true); return p },
+		"MatMul":      func() *Tensor { return MatMul(x, y, true, false) },
 	} {
 		run := func(procs int) []byte {
 			before := runtime.GOMAXPROCS(procs)

@@ -15,7 +15,7 @@ const MaxDims = 8
 // broadcast: Size[:N], outermost first, with a stride in elements of each argument for
 // each dimension. The destination is contiguous. Dimensions of size 1 are left out, and
 // neighbouring dimensions that can be walked as one are merged, so the last dimension
-// has stride 0 or 1 for a contiguous argument.
+// has stride 0 or 1 for a contiguous argument. A stride is negative where a copy goes through its source from the end on.
 type Loop struct {
 	N       int
 	Size    [MaxDims]int
