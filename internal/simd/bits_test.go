@@ -56,6 +56,7 @@ var recorded = map[string]uint64{
 	"log10Slope of special values": 0x4545fe861c67078e, "log2": 0xb77ac8096c0feae9, "log2 of special values": 0x6d227931ea7d1ee9,
 	"log2Grad": 0xce9dbfd3a49de568, "log2Slope of special values": 0x1bae187ee5106bb7, "sinh": 0xbfea970f2043d43d,
 	"sinh of special values": 0xaac142a55ac237de, "sinhGrad": 0xb57c2e93c777f9a6, "sinhSlope of special values": 0xbd81ce3573c46e40,
+	"pow": 0x955b52bc5e96d2df,
 }
 
 // TestBitsAreThoseOfEveryInstructionSet holds that kernels give the recorded bits, on amd64

@@ -79,6 +79,8 @@ const (
 	sinhGradKernel
 	coshGradKernel
 	atanGradKernel
+	powerKernel
+	powerOfKernel
 	sumKernel
 	sumShiftedKernel
 	maxValueKernel

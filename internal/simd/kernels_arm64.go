@@ -82,6 +82,8 @@ var neonKernels = setOf(
 	sinhGradKernel,
 	coshGradKernel,
 	atanGradKernel,
+	powerKernel,
+	powerOfKernel,
 	sumKernel,
 	sumShiftedKernel,
 	maxValueKernel,

@@ -175,6 +175,12 @@ func coshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { pa
 
 func atanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
+func powerVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+
+func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n int) {
+	panic(noKernel)
+}
+
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }

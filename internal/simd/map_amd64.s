@@ -18249,3 +18249,918 @@ DATA x1f800000<>+20(SB)/4, $0x1f800000
 DATA x1f800000<>+24(SB)/4, $0x1f800000
 DATA x1f800000<>+28(SB)/4, $0x1f800000
 GLOBL x1f800000<>(SB), RODATA|NOPTR, $32
+
+// func powerVec(level uint8, dst *float32, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·powerVec(SB), NOSPLIT, $0-40
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000008, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VMOVUPS      (BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00800000<>+0(SB), Y0, Y2
+	VMULPS       x4b000000<>+0(SB), Y0, Y3
+	VBLENDVPS    Y2, Y3, Y0, Y3
+	VPSUBD       x3f3504f3<>+0(SB), Y3, Y3
+	VPSRAD       $0x17, Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VSUBPS       x41b80000<>+0(SB), Y4, Y5
+	VBLENDVPS    Y2, Y5, Y4, Y2
+	VANDPS       x007fffff<>+0(SB), Y3, Y3
+	VPADDD       x3f3504f3<>+0(SB), Y3, Y3
+	VSUBPS       x3f800000<>+0(SB), Y3, Y3
+	VMOVUPS      x3f800000<>+0(SB), Y4
+	VADDPS       x40000000<>+0(SB), Y3, Y5
+	VDIVPS       Y5, Y4, Y4
+	VMULPS       Y4, Y3, Y5
+	VMOVUPS      Y3, Y6
+	VFNMADD231PS x40000000<>+0(SB), Y5, Y6
+	VFNMADD231PS Y3, Y5, Y6
+	VMULPS       Y4, Y6, Y3
+	VMULPS       Y5, Y5, Y4
+	VADDPS       Y5, Y5, Y6
+	VMULPS       Y3, Y6, Y6
+	VMOVUPS      Y4, Y7
+	VFNMADD231PS Y5, Y5, Y7
+	VSUBPS       Y7, Y6, Y6
+	VMOVUPS      x3deec0b0<>+0(SB), Y7
+	VFMADD213PS  x3e122fe0<>+0(SB), Y4, Y7
+	VFMADD213PS  x3e4cccec<>+0(SB), Y4, Y7
+	VMULPS       Y4, Y7, Y7
+	VADDPS       x3eaaaaab<>+0(SB), Y7, Y8
+	VMOVUPS      x3eaaaaab<>+0(SB), Y9
+	VSUBPS       Y8, Y9, Y9
+	VADDPS       Y7, Y9, Y7
+	VADDPS       xb22aaaab<>+0(SB), Y7, Y7
+	VMULPS       Y8, Y4, Y9
+	VMULPS       Y8, Y6, Y6
+	VFMADD231PS  Y7, Y4, Y6
+	VMOVUPS      Y9, Y7
+	VFNMADD231PS Y8, Y4, Y7
+	VSUBPS       Y7, Y6, Y4
+	VMULPS       Y9, Y5, Y6
+	VMULPS       Y9, Y3, Y7
+	VFMADD231PS  Y4, Y5, Y7
+	VMOVUPS      Y6, Y4
+	VFNMADD231PS Y9, Y5, Y4
+	VSUBPS       Y4, Y7, Y4
+	VADDPS       Y6, Y5, Y7
+	VSUBPS       Y7, Y5, Y5
+	VADDPS       Y6, Y5, Y5
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y5, Y3
+	VMOVUPS      x4038aa3b<>+0(SB), Y4
+	VMOVUPS      x33257060<>+0(SB), Y5
+	VMULPS       Y4, Y7, Y6
+	VMULPS       Y4, Y3, Y3
+	VFMADD231PS  Y5, Y7, Y3
+	VMOVUPS      Y6, Y5
+	VFNMADD231PS Y4, Y7, Y5
+	VSUBPS       Y5, Y3, Y3
+	VADDPS       Y6, Y2, Y4
+	VSUBPS       Y4, Y2, Y2
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y3, Y2, Y2
+	VCMPPS       $0x00, x00000000<>+0(SB), Y0, Y3
+	VBLENDVPS    Y3, xff800000<>+0(SB), Y4, Y3
+	VCMPPS       $0x11, x7f800000<>+0(SB), Y0, Y4
+	VBLENDVPS    Y4, Y3, Y0, Y3
+	VMULPS       Y3, Y1, Y4
+	VMULPS       Y2, Y1, Y2
+	VMOVUPS      Y4, Y5
+	VFNMADD231PS Y3, Y1, Y5
+	VSUBPS       Y5, Y2, Y1
+	VANDPS       x7fffffff<>+0(SB), Y4, Y2
+	VCMPPS       $0x11, x43480000<>+0(SB), Y2, Y2
+	VMOVUPS      x00000000<>+0(SB), Y3
+	VBLENDVPS    Y2, Y1, Y3, Y1
+	VCMPPS       $0x00, x3f800000<>+0(SB), Y0, Y0
+	VBLENDVPS    Y0, x00000000<>+0(SB), Y4, Y0
+	VMOVUPS      x43008000<>+0(SB), Y2
+	VMOVUPS      xc3168000<>+0(SB), Y3
+	VMAXPS       Y0, Y3, Y0
+	VMINPS       Y0, Y2, Y0
+	VROUNDPS     $0x00, Y0, Y2
+	VSUBPS       Y2, Y0, Y0
+	VADDPS       Y1, Y0, Y0
+	VMULPS       x3f317218<>+0(SB), Y0, Y0
+	VMOVUPS      x3ab6baf7<>+0(SB), Y1
+	VFMADD213PS  x3c0905f3<>+0(SB), Y0, Y1
+	VFMADD213PS  x3d2aaa5c<>+0(SB), Y0, Y1
+	VFMADD213PS  x3e2aaa6e<>+0(SB), Y0, Y1
+	VFMADD213PS  x3f000000<>+0(SB), Y0, Y1
+	VFMADD213PS  x3f800000<>+0(SB), Y0, Y1
+	VFMADD213PS  x3f800000<>+0(SB), Y0, Y1
+	VCVTPS2DQ    Y2, Y0
+	VPSRAD       $0x01, Y0, Y2
+	VPADDD       x0000007f<>+0(SB), Y2, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VPSUBD       Y2, Y0, Y0
+	VPADDD       x0000007f<>+0(SB), Y0, Y0
+	VPSLLD       $0x17, Y0, Y0
+	VMULPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	ADDQ         $0x00000008, AX
+	SUBQ         $0x00000008, SI
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000008, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y1
+	VCMPPS       $0x11, x00800000<>+0(SB), Y1, Y3
+	VMULPS       x4b000000<>+0(SB), Y1, Y4
+	VBLENDVPS    Y3, Y4, Y1, Y4
+	VPSUBD       x3f3504f3<>+0(SB), Y4, Y4
+	VPSRAD       $0x17, Y4, Y5
+	VCVTDQ2PS    Y5, Y5
+	VSUBPS       x41b80000<>+0(SB), Y5, Y6
+	VBLENDVPS    Y3, Y6, Y5, Y3
+	VANDPS       x007fffff<>+0(SB), Y4, Y4
+	VPADDD       x3f3504f3<>+0(SB), Y4, Y4
+	VSUBPS       x3f800000<>+0(SB), Y4, Y4
+	VMOVUPS      x3f800000<>+0(SB), Y5
+	VADDPS       x40000000<>+0(SB), Y4, Y6
+	VDIVPS       Y6, Y5, Y5
+	VMULPS       Y5, Y4, Y6
+	VMOVUPS      Y4, Y7
+	VFNMADD231PS x40000000<>+0(SB), Y6, Y7
+	VFNMADD231PS Y4, Y6, Y7
+	VMULPS       Y5, Y7, Y4
+	VMULPS       Y6, Y6, Y5
+	VADDPS       Y6, Y6, Y7
+	VMULPS       Y4, Y7, Y7
+	VMOVUPS      Y5, Y8
+	VFNMADD231PS Y6, Y6, Y8
+	VSUBPS       Y8, Y7, Y7
+	VMOVUPS      x3deec0b0<>+0(SB), Y8
+	VFMADD213PS  x3e122fe0<>+0(SB), Y5, Y8
+	VFMADD213PS  x3e4cccec<>+0(SB), Y5, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       x3eaaaaab<>+0(SB), Y8, Y9
+	VMOVUPS      x3eaaaaab<>+0(SB), Y10
+	VSUBPS       Y9, Y10, Y10
+	VADDPS       Y8, Y10, Y8
+	VADDPS       xb22aaaab<>+0(SB), Y8, Y8
+	VMULPS       Y9, Y5, Y10
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y8, Y5, Y7
+	VMOVUPS      Y10, Y8
+	VFNMADD231PS Y9, Y5, Y8
+	VSUBPS       Y8, Y7, Y5
+	VMULPS       Y10, Y6, Y7
+	VMULPS       Y10, Y4, Y8
+	VFMADD231PS  Y5, Y6, Y8
+	VMOVUPS      Y7, Y5
+	VFNMADD231PS Y10, Y6, Y5
+	VSUBPS       Y5, Y8, Y5
+	VADDPS       Y7, Y6, Y8
+	VSUBPS       Y8, Y6, Y6
+	VADDPS       Y7, Y6, Y6
+	VADDPS       Y5, Y4, Y4
+	VADDPS       Y4, Y6, Y4
+	VMOVUPS      x4038aa3b<>+0(SB), Y5
+	VMOVUPS      x33257060<>+0(SB), Y6
+	VMULPS       Y5, Y8, Y7
+	VMULPS       Y5, Y4, Y4
+	VFMADD231PS  Y6, Y8, Y4
+	VMOVUPS      Y7, Y6
+	VFNMADD231PS Y5, Y8, Y6
+	VSUBPS       Y6, Y4, Y4
+	VADDPS       Y7, Y3, Y5
+	VSUBPS       Y5, Y3, Y3
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y4, Y3, Y3
+	VCMPPS       $0x00, x00000000<>+0(SB), Y1, Y4
+	VBLENDVPS    Y4, xff800000<>+0(SB), Y5, Y4
+	VCMPPS       $0x11, x7f800000<>+0(SB), Y1, Y5
+	VBLENDVPS    Y5, Y4, Y1, Y4
+	VMULPS       Y4, Y2, Y5
+	VMULPS       Y3, Y2, Y3
+	VMOVUPS      Y5, Y6
+	VFNMADD231PS Y4, Y2, Y6
+	VSUBPS       Y6, Y3, Y2
+	VANDPS       x7fffffff<>+0(SB), Y5, Y3
+	VCMPPS       $0x11, x43480000<>+0(SB), Y3, Y3
+	VMOVUPS      x00000000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VCMPPS       $0x00, x3f800000<>+0(SB), Y1, Y1
+	VBLENDVPS    Y1, x00000000<>+0(SB), Y5, Y1
+	VMOVUPS      x43008000<>+0(SB), Y3
+	VMOVUPS      xc3168000<>+0(SB), Y4
+	VMAXPS       Y1, Y4, Y1
+	VMINPS       Y1, Y3, Y1
+	VROUNDPS     $0x00, Y1, Y3
+	VSUBPS       Y3, Y1, Y1
+	VADDPS       Y2, Y1, Y1
+	VMULPS       x3f317218<>+0(SB), Y1, Y1
+	VMOVUPS      x3ab6baf7<>+0(SB), Y2
+	VFMADD213PS  x3c0905f3<>+0(SB), Y1, Y2
+	VFMADD213PS  x3d2aaa5c<>+0(SB), Y1, Y2
+	VFMADD213PS  x3e2aaa6e<>+0(SB), Y1, Y2
+	VFMADD213PS  x3f000000<>+0(SB), Y1, Y2
+	VFMADD213PS  x3f800000<>+0(SB), Y1, Y2
+	VFMADD213PS  x3f800000<>+0(SB), Y1, Y2
+	VCVTPS2DQ    Y3, Y1
+	VPSRAD       $0x01, Y1, Y3
+	VPADDD       x0000007f<>+0(SB), Y3, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y2, Y2
+	VPSUBD       Y3, Y1, Y1
+	VPADDD       x0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x007fffff<>+0(SB), Z1
+	VBROADCASTSS x00800000<>+0(SB), Z2
+	VBROADCASTSS x33257060<>+0(SB), Z3
+	VBROADCASTSS x3ab6baf7<>+0(SB), Z4
+	VBROADCASTSS x3c0905f3<>+0(SB), Z5
+	VBROADCASTSS x3d2aaa5c<>+0(SB), Z6
+	VBROADCASTSS x3deec0b0<>+0(SB), Z7
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000010, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS           (DX)(AX*4), Z8
+	VMOVUPS           (BX)(AX*4), Z9
+	VANDPS.BCST       x7fffffff<>+0(SB), Z8, Z8
+	VCMPPS            $0x11, Z2, Z8, K1
+	VMULPS.BCST       x4b000000<>+0(SB), Z8, Z22
+	VBLENDMPS         Z22, Z8, K1, Z10
+	VPSUBD.BCST       x3f3504f3<>+0(SB), Z10, Z22
+	VPSRAD            $0x17, Z22, Z23
+	VCVTDQ2PS         Z23, Z23
+	VSUBPS.BCST       x41b80000<>+0(SB), Z23, Z24
+	VBLENDMPS         Z24, Z23, K1, Z11
+	VANDPS            Z1, Z22, Z22
+	VPADDD.BCST       x3f3504f3<>+0(SB), Z22, Z22
+	VSUBPS.BCST       x3f800000<>+0(SB), Z22, Z22
+	VBROADCASTSS      x3f800000<>+0(SB), Z23
+	VADDPS.BCST       x40000000<>+0(SB), Z22, Z24
+	VDIVPS            Z24, Z23, Z23
+	VMULPS            Z23, Z22, Z24
+	VMOVUPS           Z22, Z25
+	VFNMADD231PS.BCST x40000000<>+0(SB), Z24, Z25
+	VFNMADD231PS      Z22, Z24, Z25
+	VMULPS            Z23, Z25, Z22
+	VMULPS            Z24, Z24, Z23
+	VADDPS            Z24, Z24, Z25
+	VMULPS            Z22, Z25, Z25
+	VMOVUPS           Z23, Z26
+	VFNMADD231PS      Z24, Z24, Z26
+	VSUBPS            Z26, Z25, Z25
+	VMOVUPS           Z7, Z26
+	VFMADD213PS.BCST  x3e122fe0<>+0(SB), Z23, Z26
+	VFMADD213PS.BCST  x3e4cccec<>+0(SB), Z23, Z26
+	VMULPS            Z23, Z26, Z26
+	VADDPS.BCST       x3eaaaaab<>+0(SB), Z26, Z27
+	VBROADCASTSS      x3eaaaaab<>+0(SB), Z28
+	VSUBPS            Z27, Z28, Z28
+	VADDPS            Z26, Z28, Z26
+	VADDPS.BCST       xb22aaaab<>+0(SB), Z26, Z26
+	VMULPS            Z27, Z23, Z28
+	VMULPS            Z27, Z25, Z25
+	VFMADD231PS       Z26, Z23, Z25
+	VMOVUPS           Z28, Z26
+	VFNMADD231PS      Z27, Z23, Z26
+	VSUBPS            Z26, Z25, Z23
+	VMULPS            Z28, Z24, Z25
+	VMULPS            Z28, Z22, Z26
+	VFMADD231PS       Z23, Z24, Z26
+	VMOVUPS           Z25, Z23
+	VFNMADD231PS      Z28, Z24, Z23
+	VSUBPS            Z23, Z26, Z23
+	VADDPS            Z25, Z24, Z26
+	VSUBPS            Z26, Z24, Z24
+	VADDPS            Z25, Z24, Z24
+	VADDPS            Z23, Z22, Z22
+	VADDPS            Z22, Z24, Z22
+	VBROADCASTSS      x4038aa3b<>+0(SB), Z23
+	VMOVUPS           Z3, Z24
+	VMULPS            Z23, Z26, Z25
+	VMULPS            Z23, Z22, Z22
+	VFMADD231PS       Z24, Z26, Z22
+	VMOVUPS           Z25, Z24
+	VFNMADD231PS      Z23, Z26, Z24
+	VSUBPS            Z24, Z22, Z22
+	VADDPS            Z25, Z11, Z23
+	VSUBPS            Z23, Z11, Z24
+	VADDPS            Z25, Z24, Z24
+	VADDPS            Z22, Z24, Z22
+	VCMPPS            $0x00, Z0, Z8, K1
+	VBLENDMPS.BCST    xff800000<>+0(SB), Z23, K1, Z12
+	VCMPPS.BCST       $0x11, x7f800000<>+0(SB), Z8, K1
+	VBLENDMPS         Z12, Z8, K1, Z13
+	VMULPS            Z13, Z9, Z23
+	VMULPS            Z22, Z9, Z22
+	VMOVUPS           Z23, Z24
+	VFNMADD231PS      Z13, Z9, Z24
+	VSUBPS            Z24, Z22, Z9
+	VANDPS.BCST       x7fffffff<>+0(SB), Z23, Z22
+	VCMPPS.BCST       $0x11, x43480000<>+0(SB), Z22, K1
+	VMOVUPS           Z0, Z22
+	VBLENDMPS         Z9, Z22, K1, Z14
+	VCMPPS.BCST       $0x00, x3f800000<>+0(SB), Z8, K1
+	VBLENDMPS         Z0, Z23, K1, Z15
+	VBROADCASTSS      x43008000<>+0(SB), Z8
+	VBROADCASTSS      xc3168000<>+0(SB), Z9
+	VMAXPS            Z15, Z9, Z9
+	VMINPS            Z9, Z8, Z8
+	VRNDSCALEPS       $0x00, Z8, Z9
+	VSUBPS            Z9, Z8, Z8
+	VADDPS            Z14, Z8, Z8
+	VMULPS.BCST       x3f317218<>+0(SB), Z8, Z8
+	VMOVUPS           Z4, Z22
+	VFMADD213PS       Z5, Z8, Z22
+	VFMADD213PS       Z6, Z8, Z22
+	VFMADD213PS.BCST  x3e2aaa6e<>+0(SB), Z8, Z22
+	VFMADD213PS.BCST  x3f000000<>+0(SB), Z8, Z22
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z22
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z22
+	VSCALEFPS         Z9, Z22, Z8
+	VMOVNTPS          Z8, (CX)(AX*4)
+	ADDQ              $0x00000010, AX
+	SUBQ              $0x00000010, SI
+	JGE               nontemporal16
+	JMP               tail16
+
+loop16:
+	PREFETCHT0        2048(DX)(AX*4)
+	PREFETCHT0        2048(BX)(AX*4)
+	PREFETCHT0        2048(CX)(AX*4)
+	VMOVUPS           (DX)(AX*4), Z8
+	VMOVUPS           (BX)(AX*4), Z9
+	VANDPS.BCST       x7fffffff<>+0(SB), Z8, Z8
+	VCMPPS            $0x11, Z2, Z8, K1
+	VMULPS.BCST       x4b000000<>+0(SB), Z8, Z22
+	VBLENDMPS         Z22, Z8, K1, Z10
+	VPSUBD.BCST       x3f3504f3<>+0(SB), Z10, Z22
+	VPSRAD            $0x17, Z22, Z23
+	VCVTDQ2PS         Z23, Z23
+	VSUBPS.BCST       x41b80000<>+0(SB), Z23, Z24
+	VBLENDMPS         Z24, Z23, K1, Z11
+	VANDPS            Z1, Z22, Z22
+	VPADDD.BCST       x3f3504f3<>+0(SB), Z22, Z22
+	VSUBPS.BCST       x3f800000<>+0(SB), Z22, Z22
+	VBROADCASTSS      x3f800000<>+0(SB), Z23
+	VADDPS.BCST       x40000000<>+0(SB), Z22, Z24
+	VDIVPS            Z24, Z23, Z23
+	VMULPS            Z23, Z22, Z24
+	VMOVUPS           Z22, Z25
+	VFNMADD231PS.BCST x40000000<>+0(SB), Z24, Z25
+	VFNMADD231PS      Z22, Z24, Z25
+	VMULPS            Z23, Z25, Z22
+	VMULPS            Z24, Z24, Z23
+	VADDPS            Z24, Z24, Z25
+	VMULPS            Z22, Z25, Z25
+	VMOVUPS           Z23, Z26
+	VFNMADD231PS      Z24, Z24, Z26
+	VSUBPS            Z26, Z25, Z25
+	VMOVUPS           Z7, Z26
+	VFMADD213PS.BCST  x3e122fe0<>+0(SB), Z23, Z26
+	VFMADD213PS.BCST  x3e4cccec<>+0(SB), Z23, Z26
+	VMULPS            Z23, Z26, Z26
+	VADDPS.BCST       x3eaaaaab<>+0(SB), Z26, Z27
+	VBROADCASTSS      x3eaaaaab<>+0(SB), Z28
+	VSUBPS            Z27, Z28, Z28
+	VADDPS            Z26, Z28, Z26
+	VADDPS.BCST       xb22aaaab<>+0(SB), Z26, Z26
+	VMULPS            Z27, Z23, Z28
+	VMULPS            Z27, Z25, Z25
+	VFMADD231PS       Z26, Z23, Z25
+	VMOVUPS           Z28, Z26
+	VFNMADD231PS      Z27, Z23, Z26
+	VSUBPS            Z26, Z25, Z23
+	VMULPS            Z28, Z24, Z25
+	VMULPS            Z28, Z22, Z26
+	VFMADD231PS       Z23, Z24, Z26
+	VMOVUPS           Z25, Z23
+	VFNMADD231PS      Z28, Z24, Z23
+	VSUBPS            Z23, Z26, Z23
+	VADDPS            Z25, Z24, Z26
+	VSUBPS            Z26, Z24, Z24
+	VADDPS            Z25, Z24, Z24
+	VADDPS            Z23, Z22, Z22
+	VADDPS            Z22, Z24, Z22
+	VBROADCASTSS      x4038aa3b<>+0(SB), Z23
+	VMOVUPS           Z3, Z24
+	VMULPS            Z23, Z26, Z25
+	VMULPS            Z23, Z22, Z22
+	VFMADD231PS       Z24, Z26, Z22
+	VMOVUPS           Z25, Z24
+	VFNMADD231PS      Z23, Z26, Z24
+	VSUBPS            Z24, Z22, Z22
+	VADDPS            Z25, Z11, Z23
+	VSUBPS            Z23, Z11, Z24
+	VADDPS            Z25, Z24, Z24
+	VADDPS            Z22, Z24, Z22
+	VCMPPS            $0x00, Z0, Z8, K1
+	VBLENDMPS.BCST    xff800000<>+0(SB), Z23, K1, Z12
+	VCMPPS.BCST       $0x11, x7f800000<>+0(SB), Z8, K1
+	VBLENDMPS         Z12, Z8, K1, Z13
+	VMULPS            Z13, Z9, Z23
+	VMULPS            Z22, Z9, Z22
+	VMOVUPS           Z23, Z24
+	VFNMADD231PS      Z13, Z9, Z24
+	VSUBPS            Z24, Z22, Z9
+	VANDPS.BCST       x7fffffff<>+0(SB), Z23, Z22
+	VCMPPS.BCST       $0x11, x43480000<>+0(SB), Z22, K1
+	VMOVUPS           Z0, Z22
+	VBLENDMPS         Z9, Z22, K1, Z14
+	VCMPPS.BCST       $0x00, x3f800000<>+0(SB), Z8, K1
+	VBLENDMPS         Z0, Z23, K1, Z15
+	VBROADCASTSS      x43008000<>+0(SB), Z8
+	VBROADCASTSS      xc3168000<>+0(SB), Z9
+	VMAXPS            Z15, Z9, Z9
+	VMINPS            Z9, Z8, Z8
+	VRNDSCALEPS       $0x00, Z8, Z9
+	VSUBPS            Z9, Z8, Z8
+	VADDPS            Z14, Z8, Z8
+	VMULPS.BCST       x3f317218<>+0(SB), Z8, Z8
+	VMOVUPS           Z4, Z22
+	VFMADD213PS       Z5, Z8, Z22
+	VFMADD213PS       Z6, Z8, Z22
+	VFMADD213PS.BCST  x3e2aaa6e<>+0(SB), Z8, Z22
+	VFMADD213PS.BCST  x3f000000<>+0(SB), Z8, Z22
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z22
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z22
+	VSCALEFPS         Z9, Z22, Z8
+	VMOVUPS           Z8, (CX)(AX*4)
+	ADDQ              $0x00000010, AX
+	SUBQ              $0x00000010, SI
+	JGE               loop16
+
+tail16:
+	ADDQ $0x00000010, SI
+	JE   end16
+
+one16:
+	MOVL              $0xffffffff, DI
+	BZHIL             SI, DI, DI
+	KMOVW             DI, K1
+	VMOVUPS.Z         (DX)(AX*4), K1, Z8
+	VMOVUPS.Z         (BX)(AX*4), K1, Z9
+	VANDPS.BCST       x7fffffff<>+0(SB), Z8, Z8
+	VCMPPS            $0x11, Z2, Z8, K2
+	VMULPS.BCST       x4b000000<>+0(SB), Z8, Z10
+	VBLENDMPS         Z10, Z8, K2, Z16
+	VPSUBD.BCST       x3f3504f3<>+0(SB), Z16, Z10
+	VPSRAD            $0x17, Z10, Z11
+	VCVTDQ2PS         Z11, Z11
+	VSUBPS.BCST       x41b80000<>+0(SB), Z11, Z12
+	VBLENDMPS         Z12, Z11, K2, Z17
+	VANDPS            Z1, Z10, Z10
+	VPADDD.BCST       x3f3504f3<>+0(SB), Z10, Z10
+	VSUBPS.BCST       x3f800000<>+0(SB), Z10, Z10
+	VBROADCASTSS      x3f800000<>+0(SB), Z11
+	VADDPS.BCST       x40000000<>+0(SB), Z10, Z12
+	VDIVPS            Z12, Z11, Z11
+	VMULPS            Z11, Z10, Z12
+	VMOVUPS           Z10, Z13
+	VFNMADD231PS.BCST x40000000<>+0(SB), Z12, Z13
+	VFNMADD231PS      Z10, Z12, Z13
+	VMULPS            Z11, Z13, Z10
+	VMULPS            Z12, Z12, Z11
+	VADDPS            Z12, Z12, Z13
+	VMULPS            Z10, Z13, Z13
+	VMOVUPS           Z11, Z14
+	VFNMADD231PS      Z12, Z12, Z14
+	VSUBPS            Z14, Z13, Z13
+	VMOVUPS           Z7, Z14
+	VFMADD213PS.BCST  x3e122fe0<>+0(SB), Z11, Z14
+	VFMADD213PS.BCST  x3e4cccec<>+0(SB), Z11, Z14
+	VMULPS            Z11, Z14, Z14
+	VADDPS.BCST       x3eaaaaab<>+0(SB), Z14, Z15
+	VBROADCASTSS      x3eaaaaab<>+0(SB), Z22
+	VSUBPS            Z15, Z22, Z22
+	VADDPS            Z14, Z22, Z14
+	VADDPS.BCST       xb22aaaab<>+0(SB), Z14, Z14
+	VMULPS            Z15, Z11, Z22
+	VMULPS            Z15, Z13, Z13
+	VFMADD231PS       Z14, Z11, Z13
+	VMOVUPS           Z22, Z14
+	VFNMADD231PS      Z15, Z11, Z14
+	VSUBPS            Z14, Z13, Z11
+	VMULPS            Z22, Z12, Z13
+	VMULPS            Z22, Z10, Z14
+	VFMADD231PS       Z11, Z12, Z14
+	VMOVUPS           Z13, Z11
+	VFNMADD231PS      Z22, Z12, Z11
+	VSUBPS            Z11, Z14, Z11
+	VADDPS            Z13, Z12, Z14
+	VSUBPS            Z14, Z12, Z12
+	VADDPS            Z13, Z12, Z12
+	VADDPS            Z11, Z10, Z10
+	VADDPS            Z10, Z12, Z10
+	VBROADCASTSS      x4038aa3b<>+0(SB), Z11
+	VMOVUPS           Z3, Z12
+	VMULPS            Z11, Z14, Z13
+	VMULPS            Z11, Z10, Z10
+	VFMADD231PS       Z12, Z14, Z10
+	VMOVUPS           Z13, Z12
+	VFNMADD231PS      Z11, Z14, Z12
+	VSUBPS            Z12, Z10, Z10
+	VADDPS            Z13, Z17, Z11
+	VSUBPS            Z11, Z17, Z12
+	VADDPS            Z13, Z12, Z12
+	VADDPS            Z10, Z12, Z10
+	VCMPPS            $0x00, Z0, Z8, K2
+	VBLENDMPS.BCST    xff800000<>+0(SB), Z11, K2, Z18
+	VCMPPS.BCST       $0x11, x7f800000<>+0(SB), Z8, K2
+	VBLENDMPS         Z18, Z8, K2, Z19
+	VMULPS            Z19, Z9, Z11
+	VMULPS            Z10, Z9, Z10
+	VMOVUPS           Z11, Z12
+	VFNMADD231PS      Z19, Z9, Z12
+	VSUBPS            Z12, Z10, Z9
+	VANDPS.BCST       x7fffffff<>+0(SB), Z11, Z10
+	VCMPPS.BCST       $0x11, x43480000<>+0(SB), Z10, K2
+	VMOVUPS           Z0, Z10
+	VBLENDMPS         Z9, Z10, K2, Z20
+	VCMPPS.BCST       $0x00, x3f800000<>+0(SB), Z8, K2
+	VBLENDMPS         Z0, Z11, K2, Z21
+	VBROADCASTSS      x43008000<>+0(SB), Z8
+	VBROADCASTSS      xc3168000<>+0(SB), Z9
+	VMAXPS            Z21, Z9, Z9
+	VMINPS            Z9, Z8, Z8
+	VRNDSCALEPS       $0x00, Z8, Z9
+	VSUBPS            Z9, Z8, Z8
+	VADDPS            Z20, Z8, Z8
+	VMULPS.BCST       x3f317218<>+0(SB), Z8, Z8
+	VMOVUPS           Z4, Z10
+	VFMADD213PS       Z5, Z8, Z10
+	VFMADD213PS       Z6, Z8, Z10
+	VFMADD213PS.BCST  x3e2aaa6e<>+0(SB), Z8, Z10
+	VFMADD213PS.BCST  x3f000000<>+0(SB), Z8, Z10
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z10
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z10
+	VSCALEFPS         Z9, Z10, Z8
+	VMOVUPS           Z8, K1, (CX)(AX*4)
+	ADDQ              $0x10, AX
+	SUBQ              $0x10, SI
+	JGT               one16
+
+end16:
+	VZEROUPPER
+	RET
+
+DATA x3deec0b0<>+0(SB)/4, $0x3deec0b0
+DATA x3deec0b0<>+4(SB)/4, $0x3deec0b0
+DATA x3deec0b0<>+8(SB)/4, $0x3deec0b0
+DATA x3deec0b0<>+12(SB)/4, $0x3deec0b0
+DATA x3deec0b0<>+16(SB)/4, $0x3deec0b0
+DATA x3deec0b0<>+20(SB)/4, $0x3deec0b0
+DATA x3deec0b0<>+24(SB)/4, $0x3deec0b0
+DATA x3deec0b0<>+28(SB)/4, $0x3deec0b0
+GLOBL x3deec0b0<>(SB), RODATA|NOPTR, $32
+
+DATA x3e122fe0<>+0(SB)/4, $0x3e122fe0
+DATA x3e122fe0<>+4(SB)/4, $0x3e122fe0
+DATA x3e122fe0<>+8(SB)/4, $0x3e122fe0
+DATA x3e122fe0<>+12(SB)/4, $0x3e122fe0
+DATA x3e122fe0<>+16(SB)/4, $0x3e122fe0
+DATA x3e122fe0<>+20(SB)/4, $0x3e122fe0
+DATA x3e122fe0<>+24(SB)/4, $0x3e122fe0
+DATA x3e122fe0<>+28(SB)/4, $0x3e122fe0
+GLOBL x3e122fe0<>(SB), RODATA|NOPTR, $32
+
+DATA x3e4cccec<>+0(SB)/4, $0x3e4cccec
+DATA x3e4cccec<>+4(SB)/4, $0x3e4cccec
+DATA x3e4cccec<>+8(SB)/4, $0x3e4cccec
+DATA x3e4cccec<>+12(SB)/4, $0x3e4cccec
+DATA x3e4cccec<>+16(SB)/4, $0x3e4cccec
+DATA x3e4cccec<>+20(SB)/4, $0x3e4cccec
+DATA x3e4cccec<>+24(SB)/4, $0x3e4cccec
+DATA x3e4cccec<>+28(SB)/4, $0x3e4cccec
+GLOBL x3e4cccec<>(SB), RODATA|NOPTR, $32
+
+DATA x3eaaaaab<>+0(SB)/4, $0x3eaaaaab
+DATA x3eaaaaab<>+4(SB)/4, $0x3eaaaaab
+DATA x3eaaaaab<>+8(SB)/4, $0x3eaaaaab
+DATA x3eaaaaab<>+12(SB)/4, $0x3eaaaaab
+DATA x3eaaaaab<>+16(SB)/4, $0x3eaaaaab
+DATA x3eaaaaab<>+20(SB)/4, $0x3eaaaaab
+DATA x3eaaaaab<>+24(SB)/4, $0x3eaaaaab
+DATA x3eaaaaab<>+28(SB)/4, $0x3eaaaaab
+GLOBL x3eaaaaab<>(SB), RODATA|NOPTR, $32
+
+DATA xb22aaaab<>+0(SB)/4, $0xb22aaaab
+DATA xb22aaaab<>+4(SB)/4, $0xb22aaaab
+DATA xb22aaaab<>+8(SB)/4, $0xb22aaaab
+DATA xb22aaaab<>+12(SB)/4, $0xb22aaaab
+DATA xb22aaaab<>+16(SB)/4, $0xb22aaaab
+DATA xb22aaaab<>+20(SB)/4, $0xb22aaaab
+DATA xb22aaaab<>+24(SB)/4, $0xb22aaaab
+DATA xb22aaaab<>+28(SB)/4, $0xb22aaaab
+GLOBL xb22aaaab<>(SB), RODATA|NOPTR, $32
+
+DATA x4038aa3b<>+0(SB)/4, $0x4038aa3b
+DATA x4038aa3b<>+4(SB)/4, $0x4038aa3b
+DATA x4038aa3b<>+8(SB)/4, $0x4038aa3b
+DATA x4038aa3b<>+12(SB)/4, $0x4038aa3b
+DATA x4038aa3b<>+16(SB)/4, $0x4038aa3b
+DATA x4038aa3b<>+20(SB)/4, $0x4038aa3b
+DATA x4038aa3b<>+24(SB)/4, $0x4038aa3b
+DATA x4038aa3b<>+28(SB)/4, $0x4038aa3b
+GLOBL x4038aa3b<>(SB), RODATA|NOPTR, $32
+
+DATA x33257060<>+0(SB)/4, $0x33257060
+DATA x33257060<>+4(SB)/4, $0x33257060
+DATA x33257060<>+8(SB)/4, $0x33257060
+DATA x33257060<>+12(SB)/4, $0x33257060
+DATA x33257060<>+16(SB)/4, $0x33257060
+DATA x33257060<>+20(SB)/4, $0x33257060
+DATA x33257060<>+24(SB)/4, $0x33257060
+DATA x33257060<>+28(SB)/4, $0x33257060
+GLOBL x33257060<>(SB), RODATA|NOPTR, $32
+
+DATA x43480000<>+0(SB)/4, $0x43480000
+DATA x43480000<>+4(SB)/4, $0x43480000
+DATA x43480000<>+8(SB)/4, $0x43480000
+DATA x43480000<>+12(SB)/4, $0x43480000
+DATA x43480000<>+16(SB)/4, $0x43480000
+DATA x43480000<>+20(SB)/4, $0x43480000
+DATA x43480000<>+24(SB)/4, $0x43480000
+DATA x43480000<>+28(SB)/4, $0x43480000
+GLOBL x43480000<>(SB), RODATA|NOPTR, $32
+
+DATA x43008000<>+0(SB)/4, $0x43008000
+DATA x43008000<>+4(SB)/4, $0x43008000
+DATA x43008000<>+8(SB)/4, $0x43008000
+DATA x43008000<>+12(SB)/4, $0x43008000
+DATA x43008000<>+16(SB)/4, $0x43008000
+DATA x43008000<>+20(SB)/4, $0x43008000
+DATA x43008000<>+24(SB)/4, $0x43008000
+DATA x43008000<>+28(SB)/4, $0x43008000
+GLOBL x43008000<>(SB), RODATA|NOPTR, $32
+
+DATA xc3168000<>+0(SB)/4, $0xc3168000
+DATA xc3168000<>+4(SB)/4, $0xc3168000
+DATA xc3168000<>+8(SB)/4, $0xc3168000
+DATA xc3168000<>+12(SB)/4, $0xc3168000
+DATA xc3168000<>+16(SB)/4, $0xc3168000
+DATA xc3168000<>+20(SB)/4, $0xc3168000
+DATA xc3168000<>+24(SB)/4, $0xc3168000
+DATA xc3168000<>+28(SB)/4, $0xc3168000
+GLOBL xc3168000<>(SB), RODATA|NOPTR, $32
+
+// func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·powerOfVec(SB), NOSPLIT, $0-48
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ y+32(FP), SI
+	MOVQ n+40(FP), DI
+	XORQ AX, AX
+	SUBQ $0x00000008, DI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2048(SI)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	VMOVUPS    (DX)(AX*4), Y0
+	VMOVUPS    (BX)(AX*4), Y1
+	VMOVUPS    (SI)(AX*4), Y2
+	VMULPS     x3f000000<>+0(SB), Y1, Y3
+	VROUNDPS   $0x00, Y3, Y4
+	VCMPPS     $0x00, Y3, Y4, Y3
+	VANDPS     x80000000<>+0(SB), Y0, Y4
+	VBLENDVPS  Y3, x00000000<>+0(SB), Y4, Y3
+	VROUNDPS   $0x00, Y1, Y4
+	VCMPPS     $0x00, Y1, Y4, Y5
+	VMOVUPS    x00000000<>+0(SB), Y6
+	VBLENDVPS  Y5, Y3, Y6, Y3
+	VORPS      Y3, Y2, Y2
+	VCMPPS     $0x00, Y1, Y4, Y3
+	VMOVUPS    x7fc00000<>+0(SB), Y4
+	VBLENDVPS  Y3, Y2, Y4, Y3
+	VCMPPS     $0x00, xff800000<>+0(SB), Y0, Y4
+	VBLENDVPS  Y4, Y2, Y3, Y3
+	VCMPPS     $0x11, x00000000<>+0(SB), Y0, Y4
+	VBLENDVPS  Y4, Y3, Y2, Y2
+	VCMPPS     $0x00, x00000000<>+0(SB), Y1, Y3
+	VBLENDVPS  Y3, x3f800000<>+0(SB), Y2, Y2
+	VCMPPS     $0x00, x40000000<>+0(SB), Y1, Y1
+	VMULPS     Y0, Y0, Y0
+	VBLENDVPS  Y1, Y0, Y2, Y0
+	VMOVUPS    Y0, (CX)(AX*4)
+	ADDQ       $0x00000008, AX
+	SUBQ       $0x00000008, DI
+	JGE        loop8
+
+tail8:
+	ADDQ $0x00000008, DI
+	JE   end8
+
+one8:
+	VMOVQ        DI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VMASKMOVPS   (SI)(AX*4), Y0, Y3
+	VMULPS       x3f000000<>+0(SB), Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x00, Y4, Y5, Y4
+	VANDPS       x80000000<>+0(SB), Y1, Y5
+	VBLENDVPS    Y4, x00000000<>+0(SB), Y5, Y4
+	VROUNDPS     $0x00, Y2, Y5
+	VCMPPS       $0x00, Y2, Y5, Y6
+	VMOVUPS      x00000000<>+0(SB), Y7
+	VBLENDVPS    Y6, Y4, Y7, Y4
+	VORPS        Y4, Y3, Y3
+	VCMPPS       $0x00, Y2, Y5, Y4
+	VMOVUPS      x7fc00000<>+0(SB), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y4
+	VCMPPS       $0x00, xff800000<>+0(SB), Y1, Y5
+	VBLENDVPS    Y5, Y3, Y4, Y4
+	VCMPPS       $0x11, x00000000<>+0(SB), Y1, Y5
+	VBLENDVPS    Y5, Y4, Y3, Y3
+	VCMPPS       $0x00, x00000000<>+0(SB), Y2, Y4
+	VBLENDVPS    Y4, x3f800000<>+0(SB), Y3, Y3
+	VCMPPS       $0x00, x40000000<>+0(SB), Y2, Y2
+	VMULPS       Y1, Y1, Y1
+	VBLENDVPS    Y2, Y1, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, DI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	MOVQ         y+32(FP), SI
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x3f000000<>+0(SB), Z1
+	VBROADCASTSS x3f800000<>+0(SB), Z2
+	VBROADCASTSS x40000000<>+0(SB), Z3
+	VBROADCASTSS x7fc00000<>+0(SB), Z4
+	VBROADCASTSS x80000000<>+0(SB), Z5
+	VBROADCASTSS xff800000<>+0(SB), Z6
+	MOVQ         n+40(FP), DI
+	XORQ         AX, AX
+	SUBQ         $0x00000010, DI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS     (DX)(AX*4), Z7
+	VMOVUPS     (BX)(AX*4), Z8
+	VMOVUPS     (SI)(AX*4), Z9
+	VMULPS      Z1, Z8, Z10
+	VRNDSCALEPS $0x00, Z10, Z11
+	VCMPPS      $0x00, Z10, Z11, K1
+	VANDPS      Z5, Z7, Z10
+	VBLENDMPS   Z0, Z10, K1, Z12
+	VRNDSCALEPS $0x00, Z8, Z10
+	VCMPPS      $0x00, Z8, Z10, K1
+	VMOVUPS     Z0, Z11
+	VBLENDMPS   Z12, Z11, K1, Z13
+	VORPS       Z13, Z9, Z9
+	VCMPPS      $0x00, Z8, Z10, K1
+	VMOVUPS     Z4, Z10
+	VBLENDMPS   Z9, Z10, K1, Z14
+	VCMPPS      $0x00, Z6, Z7, K1
+	VBLENDMPS   Z9, Z14, K1, Z15
+	VCMPPS      $0x11, Z0, Z7, K1
+	VBLENDMPS   Z15, Z9, K1, Z16
+	VCMPPS      $0x00, Z0, Z8, K1
+	VBLENDMPS   Z2, Z16, K1, Z17
+	VCMPPS      $0x00, Z3, Z8, K1
+	VMULPS      Z7, Z7, Z7
+	VBLENDMPS   Z7, Z17, K1, Z18
+	VMOVNTPS    Z18, (CX)(AX*4)
+	ADDQ        $0x00000010, AX
+	SUBQ        $0x00000010, DI
+	JGE         nontemporal16
+	JMP         tail16
+
+loop16:
+	PREFETCHT0  2048(DX)(AX*4)
+	PREFETCHT0  2048(BX)(AX*4)
+	PREFETCHT0  2048(SI)(AX*4)
+	PREFETCHT0  2048(CX)(AX*4)
+	VMOVUPS     (DX)(AX*4), Z7
+	VMOVUPS     (BX)(AX*4), Z8
+	VMOVUPS     (SI)(AX*4), Z9
+	VMULPS      Z1, Z8, Z10
+	VRNDSCALEPS $0x00, Z10, Z11
+	VCMPPS      $0x00, Z10, Z11, K1
+	VANDPS      Z5, Z7, Z10
+	VBLENDMPS   Z0, Z10, K1, Z12
+	VRNDSCALEPS $0x00, Z8, Z10
+	VCMPPS      $0x00, Z8, Z10, K1
+	VMOVUPS     Z0, Z11
+	VBLENDMPS   Z12, Z11, K1, Z13
+	VORPS       Z13, Z9, Z9
+	VCMPPS      $0x00, Z8, Z10, K1
+	VMOVUPS     Z4, Z10
+	VBLENDMPS   Z9, Z10, K1, Z14
+	VCMPPS      $0x00, Z6, Z7, K1
+	VBLENDMPS   Z9, Z14, K1, Z15
+	VCMPPS      $0x11, Z0, Z7, K1
+	VBLENDMPS   Z15, Z9, K1, Z16
+	VCMPPS      $0x00, Z0, Z8, K1
+	VBLENDMPS   Z2, Z16, K1, Z17
+	VCMPPS      $0x00, Z3, Z8, K1
+	VMULPS      Z7, Z7, Z7
+	VBLENDMPS   Z7, Z17, K1, Z18
+	VMOVUPS     Z18, (CX)(AX*4)
+	ADDQ        $0x00000010, AX
+	SUBQ        $0x00000010, DI
+	JGE         loop16
+
+tail16:
+	ADDQ $0x00000010, DI
+	JE   end16
+
+one16:
+	MOVL        $0xffffffff, R8
+	BZHIL       DI, R8, R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX)(AX*4), K1, Z7
+	VMOVUPS.Z   (BX)(AX*4), K1, Z8
+	VMOVUPS.Z   (SI)(AX*4), K1, Z9
+	VMULPS      Z1, Z8, Z10
+	VRNDSCALEPS $0x00, Z10, Z11
+	VCMPPS      $0x00, Z10, Z11, K2
+	VANDPS      Z5, Z7, Z10
+	VBLENDMPS   Z0, Z10, K2, Z19
+	VRNDSCALEPS $0x00, Z8, Z10
+	VCMPPS      $0x00, Z8, Z10, K2
+	VMOVUPS     Z0, Z11
+	VBLENDMPS   Z19, Z11, K2, Z20
+	VORPS       Z20, Z9, Z9
+	VCMPPS      $0x00, Z8, Z10, K2
+	VMOVUPS     Z4, Z10
+	VBLENDMPS   Z9, Z10, K2, Z21
+	VCMPPS      $0x00, Z6, Z7, K2
+	VBLENDMPS   Z9, Z21, K2, Z22
+	VCMPPS      $0x11, Z0, Z7, K2
+	VBLENDMPS   Z22, Z9, K2, Z23
+	VCMPPS      $0x00, Z0, Z8, K2
+	VBLENDMPS   Z2, Z23, K2, Z24
+	VCMPPS      $0x00, Z3, Z8, K2
+	VMULPS      Z7, Z7, Z7
+	VBLENDMPS   Z7, Z24, K2, Z25
+	VMOVUPS     Z25, K1, (CX)(AX*4)
+	ADDQ        $0x10, AX
+	SUBQ        $0x10, DI
+	JGT         one16
+
+end16:
+	VZEROUPPER
+	RET

@@ -224,6 +224,12 @@ func coshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 func atanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
+func powerVec(level uint8, dst *float32, a *float32, b *float32, n int)
+
+//go:noescape
+func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n int)
+
+//go:noescape
 func sumVec(wide bool, x *float32, n int) float32
 
 //go:noescape

@@ -11546,6 +11546,429 @@ moved3:
 end:
 	RET
 
+// func powerVec(level uint8, dst *float32, a *float32, b *float32, n int)
+TEXT ·powerVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  a+16(FP), R2
+	MOVD  b+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 192(R0), F1
+	FMOVQ 272(R0), F2
+	FMOVQ 208(R0), F3
+	FMOVQ 2016(R0), F4
+	FMOVQ 1968(R0), F5
+	FMOVQ 1600(R0), F6
+	FMOVQ 240(R0), F7
+	FMOVQ 176(R0), F8
+	FMOVQ 496(R0), F9
+	FMOVQ 2000(R0), F10
+	FMOVQ 256(R0), F11
+	FMOVQ 2048(R0), F12
+	FMOVQ 2032(R0), F13
+	FMOVQ 224(R0), F14
+	FMOVQ 480(R0), F15
+	FMOVQ 1984(R0), F16
+	FMOVQ 2064(R0), F17
+	FMOVQ 464(R0), F18
+	SUBS  $0x0000000000000004, R6
+	BLT   rest
+
+one:
+	FMOVQ (R2), F19
+	FMOVQ (R3), F20
+	WORD  $0x4ea0fa73 // fabs v19.4s, v19.4s
+	WORD  $0x6eb3e475 // fcmgt v21.4s, v3.4s, v19.4s
+	WORD  $0x6e2ede76 // fmul v22.4s, v19.4s, v14.4s
+	VMOV  V19.B16, V23.B16
+	VBIT  V21.B16, V22.B16, V23.B16
+	VSUB  V7.S4, V23.S4, V22.S4
+	WORD  $0x4f2906d7 // sshr v23.4s, v22.4s, #23
+	WORD  $0x4e21daf8 // scvtf v24.4s, v23.4s
+	WORD  $0x4eabd717 // fsub v23.4s, v24.4s, v11.4s
+	VBIT  V21.B16, V23.B16, V24.B16
+	VAND  V2.B16, V22.B16, V21.B16
+	VADD  V7.S4, V21.S4, V21.S4
+	WORD  $0x4ea8d6b5 // fsub v21.4s, v21.4s, v8.4s
+	WORD  $0x4e29d6b6 // fadd v22.4s, v21.4s, v9.4s
+	WORD  $0x6e36fd16 // fdiv v22.4s, v8.4s, v22.4s
+	WORD  $0x6e36deb7 // fmul v23.4s, v21.4s, v22.4s
+	VMOV  V21.B16, V25.B16
+	VFMLS V9.S4, V23.S4, V25.S4
+	VFMLS V21.S4, V23.S4, V25.S4
+	WORD  $0x6e36df35 // fmul v21.4s, v25.4s, v22.4s
+	WORD  $0x6e37def6 // fmul v22.4s, v23.4s, v23.4s
+	WORD  $0x4e37d6f9 // fadd v25.4s, v23.4s, v23.4s
+	WORD  $0x6e35df39 // fmul v25.4s, v25.4s, v21.4s
+	VMOV  V22.B16, V26.B16
+	VFMLS V23.S4, V23.S4, V26.S4
+	WORD  $0x4ebad739 // fsub v25.4s, v25.4s, v26.4s
+	FMOVQ 1920(R0), F26
+	FMOVQ 1936(R0), F27
+	VFMLA V22.S4, V26.S4, V27.S4
+	FMOVQ 1952(R0), F26
+	VFMLA V22.S4, V27.S4, V26.S4
+	WORD  $0x6e36df5a // fmul v26.4s, v26.4s, v22.4s
+	WORD  $0x4e25d75b // fadd v27.4s, v26.4s, v5.4s
+	WORD  $0x4ebbd4bc // fsub v28.4s, v5.4s, v27.4s
+	WORD  $0x4e3ad79a // fadd v26.4s, v28.4s, v26.4s
+	WORD  $0x4e30d75a // fadd v26.4s, v26.4s, v16.4s
+	WORD  $0x6e3bdedc // fmul v28.4s, v22.4s, v27.4s
+	WORD  $0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	VFMLA V26.S4, V22.S4, V25.S4
+	VMOV  V28.B16, V26.B16
+	VFMLS V27.S4, V22.S4, V26.S4
+	WORD  $0x4ebad736 // fsub v22.4s, v25.4s, v26.4s
+	WORD  $0x6e3cdef9 // fmul v25.4s, v23.4s, v28.4s
+	WORD  $0x6e3cdeba // fmul v26.4s, v21.4s, v28.4s
+	VFMLA V22.S4, V23.S4, V26.S4
+	VMOV  V25.B16, V22.B16
+	VFMLS V28.S4, V23.S4, V22.S4
+	WORD  $0x4eb6d756 // fsub v22.4s, v26.4s, v22.4s
+	WORD  $0x4e39d6fa // fadd v26.4s, v23.4s, v25.4s
+	WORD  $0x4ebad6f7 // fsub v23.4s, v23.4s, v26.4s
+	WORD  $0x4e39d6f7 // fadd v23.4s, v23.4s, v25.4s
+	WORD  $0x4e36d6b5 // fadd v21.4s, v21.4s, v22.4s
+	WORD  $0x4e35d6f5 // fadd v21.4s, v23.4s, v21.4s
+	WORD  $0x6e2adf56 // fmul v22.4s, v26.4s, v10.4s
+	WORD  $0x6e2adeb5 // fmul v21.4s, v21.4s, v10.4s
+	VFMLA V4.S4, V26.S4, V21.S4
+	VMOV  V22.B16, V23.B16
+	VFMLS V10.S4, V26.S4, V23.S4
+	WORD  $0x4eb7d6b5 // fsub v21.4s, v21.4s, v23.4s
+	WORD  $0x4e36d717 // fadd v23.4s, v24.4s, v22.4s
+	WORD  $0x4eb7d718 // fsub v24.4s, v24.4s, v23.4s
+	WORD  $0x4e36d716 // fadd v22.4s, v24.4s, v22.4s
+	WORD  $0x4e35d6d5 // fadd v21.4s, v22.4s, v21.4s
+	WORD  $0x4e20e676 // fcmeq v22.4s, v19.4s, v0.4s
+	VBIT  V22.B16, V18.B16, V23.B16
+	WORD  $0x6eb3e5f6 // fcmgt v22.4s, v15.4s, v19.4s
+	VMOV  V19.B16, V24.B16
+	VBIT  V22.B16, V23.B16, V24.B16
+	WORD  $0x6e38de96 // fmul v22.4s, v20.4s, v24.4s
+	WORD  $0x6e35de95 // fmul v21.4s, v20.4s, v21.4s
+	VMOV  V22.B16, V23.B16
+	VFMLS V24.S4, V20.S4, V23.S4
+	WORD  $0x4eb7d6b4 // fsub v20.4s, v21.4s, v23.4s
+	WORD  $0x4ea0fad5 // fabs v21.4s, v22.4s
+	WORD  $0x6eb5e5b5 // fcmgt v21.4s, v13.4s, v21.4s
+	VMOV  V0.B16, V23.B16
+	VBIT  V21.B16, V20.B16, V23.B16
+	WORD  $0x4e28e673 // fcmeq v19.4s, v19.4s, v8.4s
+	VBIT  V19.B16, V0.B16, V22.B16
+	WORD  $0x4e36f633 // fmax v19.4s, v17.4s, v22.4s
+	WORD  $0x4eb3f593 // fmin v19.4s, v12.4s, v19.4s
+	WORD  $0x4e218a74 // frintn v20.4s, v19.4s
+	WORD  $0x4eb4d673 // fsub v19.4s, v19.4s, v20.4s
+	WORD  $0x4e37d673 // fadd v19.4s, v19.4s, v23.4s
+	WORD  $0x6e26de73 // fmul v19.4s, v19.4s, v6.4s
+	FMOVQ 96(R0), F21
+	FMOVQ 112(R0), F22
+	VFMLA V19.S4, V21.S4, V22.S4
+	FMOVQ 128(R0), F21
+	VFMLA V19.S4, V22.S4, V21.S4
+	FMOVQ 144(R0), F22
+	VFMLA V19.S4, V21.S4, V22.S4
+	FMOVQ 160(R0), F21
+	VFMLA V19.S4, V22.S4, V21.S4
+	FMOVQ 176(R0), F22
+	VFMLA V19.S4, V21.S4, V22.S4
+	FMOVQ 176(R0), F21
+	VFMLA V19.S4, V22.S4, V21.S4
+	WORD  $0x4e21aa93 // fcvtns v19.4s, v20.4s
+	WORD  $0x4f3f0674 // sshr v20.4s, v19.4s, #1
+	VADD  V1.S4, V20.S4, V22.S4
+	VSHL  $0x0000000000000017, V22.S4, V22.S4
+	WORD  $0x6e36deb5 // fmul v21.4s, v21.4s, v22.4s
+	VSUB  V20.S4, V19.S4, V19.S4
+	VADD  V1.S4, V19.S4, V19.S4
+	VSHL  $0x0000000000000017, V19.S4, V19.S4
+	WORD  $0x6e33deb3 // fmul v19.4s, v21.4s, v19.4s
+	FMOVQ F19, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F19
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R7
+	VLD1  (R7), V19.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F19
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F20
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R2
+	VLD1  (R2), V20.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F20
+
+moved2:
+	WORD  $0x4ea0fa73 // fabs v19.4s, v19.4s
+	WORD  $0x6eb3e463 // fcmgt v3.4s, v3.4s, v19.4s
+	WORD  $0x6e2ede6e // fmul v14.4s, v19.4s, v14.4s
+	VMOV  V19.B16, V21.B16
+	VBIT  V3.B16, V14.B16, V21.B16
+	VSUB  V7.S4, V21.S4, V14.S4
+	WORD  $0x4f2905d5 // sshr v21.4s, v14.4s, #23
+	WORD  $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD  $0x4eabd6ab // fsub v11.4s, v21.4s, v11.4s
+	VBIT  V3.B16, V11.B16, V21.B16
+	VAND  V2.B16, V14.B16, V2.B16
+	VADD  V7.S4, V2.S4, V2.S4
+	WORD  $0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD  $0x4e29d443 // fadd v3.4s, v2.4s, v9.4s
+	WORD  $0x6e23fd03 // fdiv v3.4s, v8.4s, v3.4s
+	WORD  $0x6e23dc47 // fmul v7.4s, v2.4s, v3.4s
+	VMOV  V2.B16, V11.B16
+	VFMLS V9.S4, V7.S4, V11.S4
+	VFMLS V2.S4, V7.S4, V11.S4
+	WORD  $0x6e23dd62 // fmul v2.4s, v11.4s, v3.4s
+	WORD  $0x6e27dce3 // fmul v3.4s, v7.4s, v7.4s
+	WORD  $0x4e27d4e9 // fadd v9.4s, v7.4s, v7.4s
+	WORD  $0x6e22dd29 // fmul v9.4s, v9.4s, v2.4s
+	VMOV  V3.B16, V11.B16
+	VFMLS V7.S4, V7.S4, V11.S4
+	WORD  $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
+	FMOVQ 1920(R0), F11
+	FMOVQ 1936(R0), F14
+	VFMLA V3.S4, V11.S4, V14.S4
+	FMOVQ 1952(R0), F11
+	VFMLA V3.S4, V14.S4, V11.S4
+	WORD  $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD  $0x4e25d56e // fadd v14.4s, v11.4s, v5.4s
+	WORD  $0x4eaed4a5 // fsub v5.4s, v5.4s, v14.4s
+	WORD  $0x4e2bd4a5 // fadd v5.4s, v5.4s, v11.4s
+	WORD  $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD  $0x6e2edc6b // fmul v11.4s, v3.4s, v14.4s
+	WORD  $0x6e2edd29 // fmul v9.4s, v9.4s, v14.4s
+	VFMLA V5.S4, V3.S4, V9.S4
+	VMOV  V11.B16, V5.B16
+	VFMLS V14.S4, V3.S4, V5.S4
+	WORD  $0x4ea5d523 // fsub v3.4s, v9.4s, v5.4s
+	WORD  $0x6e2bdce5 // fmul v5.4s, v7.4s, v11.4s
+	WORD  $0x6e2bdc49 // fmul v9.4s, v2.4s, v11.4s
+	VFMLA V3.S4, V7.S4, V9.S4
+	VMOV  V5.B16, V3.B16
+	VFMLS V11.S4, V7.S4, V3.S4
+	WORD  $0x4ea3d523 // fsub v3.4s, v9.4s, v3.4s
+	WORD  $0x4e25d4e9 // fadd v9.4s, v7.4s, v5.4s
+	WORD  $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
+	WORD  $0x4e25d4e5 // fadd v5.4s, v7.4s, v5.4s
+	WORD  $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD  $0x4e22d4a2 // fadd v2.4s, v5.4s, v2.4s
+	WORD  $0x6e2add23 // fmul v3.4s, v9.4s, v10.4s
+	WORD  $0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	VFMLA V4.S4, V9.S4, V2.S4
+	VMOV  V3.B16, V4.B16
+	VFMLS V10.S4, V9.S4, V4.S4
+	WORD  $0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD  $0x4e23d6a4 // fadd v4.4s, v21.4s, v3.4s
+	WORD  $0x4ea4d6a5 // fsub v5.4s, v21.4s, v4.4s
+	WORD  $0x4e23d4a3 // fadd v3.4s, v5.4s, v3.4s
+	WORD  $0x4e22d462 // fadd v2.4s, v3.4s, v2.4s
+	WORD  $0x4e20e663 // fcmeq v3.4s, v19.4s, v0.4s
+	VBIT  V3.B16, V18.B16, V4.B16
+	WORD  $0x6eb3e5e3 // fcmgt v3.4s, v15.4s, v19.4s
+	VMOV  V19.B16, V5.B16
+	VBIT  V3.B16, V4.B16, V5.B16
+	WORD  $0x6e25de83 // fmul v3.4s, v20.4s, v5.4s
+	WORD  $0x6e22de82 // fmul v2.4s, v20.4s, v2.4s
+	VMOV  V3.B16, V4.B16
+	VFMLS V5.S4, V20.S4, V4.S4
+	WORD  $0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD  $0x4ea0f864 // fabs v4.4s, v3.4s
+	WORD  $0x6ea4e5a4 // fcmgt v4.4s, v13.4s, v4.4s
+	VMOV  V0.B16, V5.B16
+	VBIT  V4.B16, V2.B16, V5.B16
+	WORD  $0x4e28e662 // fcmeq v2.4s, v19.4s, v8.4s
+	VBIT  V2.B16, V0.B16, V3.B16
+	WORD  $0x4e23f620 // fmax v0.4s, v17.4s, v3.4s
+	WORD  $0x4ea0f580 // fmin v0.4s, v12.4s, v0.4s
+	WORD  $0x4e218802 // frintn v2.4s, v0.4s
+	WORD  $0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD  $0x4e25d400 // fadd v0.4s, v0.4s, v5.4s
+	WORD  $0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
+	FMOVQ 96(R0), F3
+	FMOVQ 112(R0), F4
+	VFMLA V0.S4, V3.S4, V4.S4
+	FMOVQ 128(R0), F3
+	VFMLA V0.S4, V4.S4, V3.S4
+	FMOVQ 144(R0), F4
+	VFMLA V0.S4, V3.S4, V4.S4
+	FMOVQ 160(R0), F3
+	VFMLA V0.S4, V4.S4, V3.S4
+	FMOVQ 176(R0), F4
+	VFMLA V0.S4, V3.S4, V4.S4
+	FMOVQ 176(R0), F3
+	VFMLA V0.S4, V4.S4, V3.S4
+	WORD  $0x4e21a840 // fcvtns v0.4s, v2.4s
+	WORD  $0x4f3f0402 // sshr v2.4s, v0.4s, #1
+	VADD  V1.S4, V2.S4, V4.S4
+	VSHL  $0x0000000000000017, V4.S4, V4.S4
+	WORD  $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	VSUB  V2.S4, V0.S4, V0.S4
+	VADD  V1.S4, V0.S4, V0.S4
+	VSHL  $0x0000000000000017, V0.S4, V0.S4
+	WORD  $0x6e20dc60 // fmul v0.4s, v3.4s, v0.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
+// func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n int)
+TEXT ·powerOfVec(SB), NOSPLIT, $0-48
+	MOVD  dst+8(FP), R1
+	MOVD  a+16(FP), R2
+	MOVD  b+24(FP), R3
+	MOVD  y+32(FP), R6
+	MOVD  n+40(FP), R7
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 160(R0), F1
+	FMOVQ 176(R0), F2
+	FMOVQ 496(R0), F3
+	FMOVQ 448(R0), F4
+	FMOVQ 608(R0), F5
+	FMOVQ 464(R0), F6
+	SUBS  $0x0000000000000004, R7
+	BLT   rest
+
+one:
+	FMOVQ (R2), F7
+	FMOVQ (R3), F8
+	FMOVQ (R6), F9
+	WORD  $0x6e21dd0a // fmul v10.4s, v8.4s, v1.4s
+	WORD  $0x4e21894b // frintn v11.4s, v10.4s
+	WORD  $0x4e2ae56a // fcmeq v10.4s, v11.4s, v10.4s
+	VAND  V5.B16, V7.B16, V11.B16
+	VBIT  V10.B16, V0.B16, V11.B16
+	WORD  $0x4e21890a // frintn v10.4s, v8.4s
+	WORD  $0x4e28e54c // fcmeq v12.4s, v10.4s, v8.4s
+	VMOV  V0.B16, V13.B16
+	VBIT  V12.B16, V11.B16, V13.B16
+	VORR  V13.B16, V9.B16, V9.B16
+	WORD  $0x4e28e54a // fcmeq v10.4s, v10.4s, v8.4s
+	VMOV  V4.B16, V11.B16
+	VBIT  V10.B16, V9.B16, V11.B16
+	WORD  $0x4e26e4ea // fcmeq v10.4s, v7.4s, v6.4s
+	VBIT  V10.B16, V9.B16, V11.B16
+	WORD  $0x6ea7e40a // fcmgt v10.4s, v0.4s, v7.4s
+	VBIT  V10.B16, V11.B16, V9.B16
+	WORD  $0x4e20e50a // fcmeq v10.4s, v8.4s, v0.4s
+	VBIT  V10.B16, V2.B16, V9.B16
+	WORD  $0x4e23e508 // fcmeq v8.4s, v8.4s, v3.4s
+	WORD  $0x6e27dce7 // fmul v7.4s, v7.4s, v7.4s
+	VBIT  V8.B16, V7.B16, V9.B16
+	FMOVQ F9, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	ADD   $0x0000000000000010, R6
+	SUBS  $0x0000000000000004, R7
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R7
+	BEQ   end
+	CMP   $0x0000000000000002, R7
+	BLT   single1
+	FMOVD (R2), F7
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V7.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F7
+
+moved1:
+	CMP   $0x0000000000000002, R7
+	BLT   single2
+	FMOVD (R3), F8
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V8.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F8
+
+moved2:
+	CMP   $0x0000000000000002, R7
+	BLT   single3
+	FMOVD (R6), F9
+	BEQ   moved3
+	ADD   $0x0000000000000008, R6, R0
+	VLD1  (R0), V9.S[2]
+	B     moved3
+
+single3:
+	FMOVS (R6), F9
+
+moved3:
+	WORD  $0x6e21dd01 // fmul v1.4s, v8.4s, v1.4s
+	WORD  $0x4e21882a // frintn v10.4s, v1.4s
+	WORD  $0x4e21e541 // fcmeq v1.4s, v10.4s, v1.4s
+	VAND  V5.B16, V7.B16, V5.B16
+	VBIT  V1.B16, V0.B16, V5.B16
+	WORD  $0x4e218901 // frintn v1.4s, v8.4s
+	WORD  $0x4e28e42a // fcmeq v10.4s, v1.4s, v8.4s
+	VMOV  V0.B16, V11.B16
+	VBIT  V10.B16, V5.B16, V11.B16
+	VORR  V11.B16, V9.B16, V5.B16
+	WORD  $0x4e28e421 // fcmeq v1.4s, v1.4s, v8.4s
+	VMOV  V4.B16, V4.B16
+	VBIT  V1.B16, V5.B16, V4.B16
+	WORD  $0x4e26e4e1 // fcmeq v1.4s, v7.4s, v6.4s
+	VBIT  V1.B16, V5.B16, V4.B16
+	WORD  $0x6ea7e401 // fcmgt v1.4s, v0.4s, v7.4s
+	VBIT  V1.B16, V4.B16, V5.B16
+	WORD  $0x4e20e500 // fcmeq v0.4s, v8.4s, v0.4s
+	VBIT  V0.B16, V2.B16, V5.B16
+	WORD  $0x4e23e500 // fcmeq v0.4s, v8.4s, v3.4s
+	WORD  $0x6e27dce1 // fmul v1.4s, v7.4s, v7.4s
+	VBIT  V0.B16, V1.B16, V5.B16
+	CMP   $0x0000000000000002, R7
+	BLT   single4
+	FMOVD F5, (R1)
+	BEQ   moved4
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V5.S[2], (R0)
+	B     moved4
+
+single4:
+	FMOVS F5, (R1)
+
+moved4:
+end:
+	RET
+
 // func sumVec(wide bool, x *float32, n int) float32
 TEXT ·sumVec(SB), NOSPLIT, $0-28
 	MOVD  x+8(FP), R1
@@ -19362,4 +19785,44 @@ DATA numbers<>+1904(SB)/4, $0x1f800000
 DATA numbers<>+1908(SB)/4, $0x1f800000
 DATA numbers<>+1912(SB)/4, $0x1f800000
 DATA numbers<>+1916(SB)/4, $0x1f800000
-GLOBL numbers<>(SB), RODATA|NOPTR, $1920
+DATA numbers<>+1920(SB)/4, $0x3deec0b0
+DATA numbers<>+1924(SB)/4, $0x3deec0b0
+DATA numbers<>+1928(SB)/4, $0x3deec0b0
+DATA numbers<>+1932(SB)/4, $0x3deec0b0
+DATA numbers<>+1936(SB)/4, $0x3e122fe0
+DATA numbers<>+1940(SB)/4, $0x3e122fe0
+DATA numbers<>+1944(SB)/4, $0x3e122fe0
+DATA numbers<>+1948(SB)/4, $0x3e122fe0
+DATA numbers<>+1952(SB)/4, $0x3e4cccec
+DATA numbers<>+1956(SB)/4, $0x3e4cccec
+DATA numbers<>+1960(SB)/4, $0x3e4cccec
+DATA numbers<>+1964(SB)/4, $0x3e4cccec
+DATA numbers<>+1968(SB)/4, $0x3eaaaaab
+DATA numbers<>+1972(SB)/4, $0x3eaaaaab
+DATA numbers<>+1976(SB)/4, $0x3eaaaaab
+DATA numbers<>+1980(SB)/4, $0x3eaaaaab
+DATA numbers<>+1984(SB)/4, $0xb22aaaab
+DATA numbers<>+1988(SB)/4, $0xb22aaaab
+DATA numbers<>+1992(SB)/4, $0xb22aaaab
+DATA numbers<>+1996(SB)/4, $0xb22aaaab
+DATA numbers<>+2000(SB)/4, $0x4038aa3b
+DATA numbers<>+2004(SB)/4, $0x4038aa3b
+DATA numbers<>+2008(SB)/4, $0x4038aa3b
+DATA numbers<>+2012(SB)/4, $0x4038aa3b
+DATA numbers<>+2016(SB)/4, $0x33257060
+DATA numbers<>+2020(SB)/4, $0x33257060
+DATA numbers<>+2024(SB)/4, $0x33257060
+DATA numbers<>+2028(SB)/4, $0x33257060
+DATA numbers<>+2032(SB)/4, $0x43480000
+DATA numbers<>+2036(SB)/4, $0x43480000
+DATA numbers<>+2040(SB)/4, $0x43480000
+DATA numbers<>+2044(SB)/4, $0x43480000
+DATA numbers<>+2048(SB)/4, $0x43008000
+DATA numbers<>+2052(SB)/4, $0x43008000
+DATA numbers<>+2056(SB)/4, $0x43008000
+DATA numbers<>+2060(SB)/4, $0x43008000
+DATA numbers<>+2064(SB)/4, $0xc3168000
+DATA numbers<>+2068(SB)/4, $0xc3168000
+DATA numbers<>+2072(SB)/4, $0xc3168000
+DATA numbers<>+2076(SB)/4, $0xc3168000
+GLOBL numbers<>(SB), RODATA|NOPTR, $2080

@@ -91,6 +91,7 @@ func runs(n int) map[string]func(m Mode, dst []float32) {
 		"sinGrad":   func(m Mode, d []float32) { m.sinGrad(d, y, x) },
 		"cos":       func(m Mode, d []float32) { m.cos(d, y) },
 		"cosGrad":   func(m Mode, d []float32) { m.cosGrad(d, y, x) },
+		"pow":       func(m Mode, d []float32) { m.Pow(d, x, y) },
 		"exp2":      func(m Mode, d []float32) { m.exp2(d, y) },
 		"exp2Grad":  func(m Mode, d []float32) { m.exp2Grad(d, y, x) },
 		"log2":      func(m Mode, d []float32) { m.log2(d, x) },

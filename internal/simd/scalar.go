@@ -452,7 +452,68 @@ func atanSlope(x float32) float32 {
 	return c / FMA(s, s, c*c) * c
 }
 
-// The coefficients of the polynomials of erf, expm1, sin and cos, sinh and atan, from the lowest.
+// pow is aᵇ.
+func pow(a, b float32) float32 {
+	t := abs(a)
+	whole := float32(math.RoundToEven(float64(b))) == b
+	switch {
+	case b == 2:
+		return a * a
+	case b == 0, a == 1:
+		return 1
+	case a != a || b != b, a < 0 && !whole && t <= math.MaxFloat32:
+		return float32(math.NaN())
+	}
+	var z, rest float32
+	switch {
+	case t == 1:
+	case t == 0:
+		z = b * float32(math.Inf(-1))
+	case t > math.MaxFloat32:
+		z = b * t
+	default:
+		h, l := log2InTwo(t)
+		z = b * h
+		if abs(z) < 200 {
+			rest = float32(b*l) - FMA(-b, h, z)
+		}
+	}
+	z = max(-150.5, min(z, 128.5))
+	n := float32(math.RoundToEven(float64(z)))
+	y := scale(poly(float32((z-n+rest)*math.Ln2), exponential[:]), n)
+	if half := float32(b * 0.5); whole && float32(math.RoundToEven(float64(half))) != half {
+		y = signed(y, a)
+	}
+	return y
+}
+
+// log2InTwo returns log₂ t in two parts, for 0 < t < Inf.
+func log2InTwo(t float32) (h, l float32) {
+	e, f := normal(t)
+	r := 1 / (f + 2)
+	s := float32(f * r)
+	s2 := float32(FMA(-s, f, FMA(-s, 2, f)) * r)
+	w := float32(s * s)
+	w2 := float32((s+s)*s2) - FMA(-s, s, w)
+	const third, third2 = 0x1.555556p-2, 1./3 - 0x1.555556p-2
+	q := float32(poly(w, artanh[:]) * w)
+	c := q + third
+	p, p2 := product(w, w2, c, (third-c)+q+third2)
+	u, u2 := product(s, s2, p, p2)
+	h = s + u
+	const scale, scale2 = 0x1.715476p1, 2*math.Log2E - 0x1.715476p1
+	v, v2 := product(h, ((s-h)+u)+(s2+u2), scale, scale2)
+	h = e + v
+	return h, ((e - h) + v) + v2
+}
+
+// product is (a+a2)·(b+b2) in two parts, a2 and b2 being small.
+func product(a, a2, b, b2 float32) (c, c2 float32) {
+	c = float32(a * b)
+	return c, FMA(a, b2, float32(a2*b)) - FMA(-a, b, c)
+}
+
+// The coefficients of the polynomials of erf, expm1, sin and cos, sinh, atan and log2InTwo, from the lowest.
 var (
 	errorNear = [...]float32{0.128379151225, -0.376124888659, 0.112817302346, -0.0267629157752, 0.0049872752279, -0.000595933874138}
 	errorFar  = [...]float32{-8.49064308568e-05, -1.12820863724, -0.636016130447, -0.105437859893, 0.0234448425472, -0.003642906202,
@@ -463,4 +524,5 @@ var (
 	sinhNear   = [...]float32{0.166666671634, 0.0083333067596, 0.000198438734515, 2.77605977317e-06}
 	arcNear    = [...]float32{-0.333333134651, 0.199989065528, -0.142675697803, 0.109678760171, -0.0844562426209, 0.0586316883564,
 		-0.0318118743598, 0.0112386327237, -0.0018630361883}
+	artanh = [...]float32{0.200000464916, 0.142760753632, 0.11657845974}
 )

@@ -190,3 +190,36 @@ func AtanGrad(dst, x, dy []float32) {
 func (m Mode) atanGrad(dst, x, dy []float32) {
 	m.eachSlope(atanGradKernel, atanGradVec, atanSlope, dst, x, dy)
 }
+
+// Pow does dst[i] = a[i] to the power b[i], within 2 ulp, and of special values what math.Pow gives.
+func (m Mode) Pow(dst, a, b []float32) {
+	if !m.has(powerKernel) || !m.has(powerOfKernel) {
+		for i, v := range a {
+			dst[i] = pow(v, b[i])
+		}
+		return
+	}
+	var y [1024]float32 // |a|ᵇ: registers do not suffice for both
+	near := Mode{Level: m.Level}.code()
+	for i := 0; i < len(dst); i += len(y) {
+		n := min(len(y), len(dst)-i)
+		powerVec(near, &y[0], &a[i], &b[i], n)
+		powerOfVec(m.code(), &dst[i], &a[i], &b[i], &y[0], n)
+	}
+}
+
+// PowScalar does dst[i] = x[i] to the power v, or with swap v to the power x[i], with the bits of Pow.
+func (m Mode) PowScalar(dst, x []float32, v float32, swap bool) {
+	var all [1024]float32
+	for i := range all {
+		all[i] = v
+	}
+	for i := 0; i < len(x); i += len(all) {
+		end := min(i+len(all), len(x))
+		a, b := x[i:end], all[:end-i]
+		if swap {
+			a, b = b, a
+		}
+		m.Pow(dst[i:end], a, b)
+	}
+}

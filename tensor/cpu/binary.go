@@ -69,7 +69,14 @@ func binaryForms[T number]() []func(dst, a, b []T) {
 	return []func(dst, a, b []T){
 		kernel.OpAdd: simd.Add[T], kernel.OpSub: simd.Sub[T], kernel.OpMul: simd.Mul[T], kernel.OpDiv: divide[T],
 		kernel.OpMaximum: simd.Max[T], kernel.OpMinimum: simd.Min[T],
+		kernel.OpPow: only[func(dst, a, b []T)](simd.Ordinary().Pow),
 	}
+}
+
+// only is f if it is an F, as a form of float32 is among those of float32; else nil.
+func only[F any](f any) F {
+	form, _ := f.(F)
+	return form
 }
 
 // scalarForms returns the fast forms of op(x, v) for a number v, or with first of op(v, x).
@@ -88,6 +95,7 @@ func scalarForms[T number](first bool) []func(dst, x []T, v T) {
 				dst[i] = min(w, v)
 			}
 		},
+		kernel.OpPow: only[func(dst, x []T, v T)](func(dst, x []float32, v float32) { simd.Ordinary().PowScalar(dst, x, v, first) }),
 	}
 	if first {
 		list[kernel.OpDiv] = divideInto[T]
@@ -112,7 +120,7 @@ var (
 			mode.Add(dst, a, b)
 		},
 		kernel.OpSub: simd.Mode.Sub, kernel.OpMul: simd.Mode.Mul, kernel.OpDiv: simd.Mode.Div,
-		kernel.OpMaximum: simd.Mode.Max, kernel.OpMinimum: simd.Mode.Min,
+		kernel.OpMaximum: simd.Mode.Max, kernel.OpMinimum: simd.Mode.Min, kernel.OpPow: simd.Mode.Pow,
 	}
 	modeScalars32 = []func(mode simd.Mode, dst, x []float32, v float32){
 		kernel.OpAdd: simd.Mode.AddScalar, kernel.OpMul: simd.Mode.Scale,

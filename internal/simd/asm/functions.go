@@ -315,3 +315,63 @@ func (x *vec) atanSlope(a operand.Op) operand.Op {
 	s := x.mul(a, c)
 	return x.mul(x.div(c, x.fma(s, s, x.mul(c, c))), c)
 }
+
+// power is tᵇ = 2ᶻ with t = |a| and z = b·log₂ t in two parts.
+func (x *vec) power(a, b operand.Op) operand.Op {
+	t := x.abs(a)
+	h, l := x.log2InTwo(t)
+	h = x.choose(x.equal(t, x.k(0)), x.k(math.Inf(-1)), h)
+	h = x.choose(x.less(t, x.k(math.Inf(1))), h, t) // NaN stays
+	z := x.mul(b, h)
+	rest := x.sub(x.mul(b, l), x.fnma(b, h, z))
+	rest = x.choose(x.less(x.abs(z), x.k(200)), rest, x.value(0))
+	z = x.choose(x.equal(t, x.k(1)), x.k(0), z) // for any b
+	z = x.atMost(x.value(128.5), x.atLeast(x.value(-150.5), z))
+	n := x.roundEven(z)
+	return x.scale(x.expNear(x.mul(x.add(x.sub(z, n), rest), x.k(math.Ln2))), n)
+}
+
+// powerOf is aᵇ, given y = |a|ᵇ: negative for negative a and odd b. For special values it is what C says. The square is a·a.
+func (x *vec) powerOf(a, b, y operand.Op) operand.Op {
+	half := x.mul(b, x.k(0.5))
+	sign := x.choose(x.equal(x.roundEven(half), half), x.k(0), x.sign(a))
+	whole := x.roundEven(b)
+	y = x.or(y, x.choose(x.equal(whole, b), sign, x.value(0)))
+	negative := x.choose(x.equal(whole, b), y, x.valueBits(0x7fc00000))
+	negative = x.choose(x.equal(a, x.k(math.Inf(-1))), y, negative)
+	y = x.choose(x.less(a, x.k(0)), negative, y)
+	y = x.choose(x.equal(b, x.k(0)), x.k(1), y)
+	return x.choose(x.equal(b, x.k(2)), x.mul(a, a), y)
+}
+
+// log2InTwo returns log₂ t in two parts, together within some 2⁻³³ of it, for 0 < t < Inf.
+//
+// With s = f/(2+f), ln(1+f) is 2·artanh s = 2·(s + s³·R(s²)), where R(w) is 1/3 + w·Q(w), Q minimax with an error of the whole of
+// 2e-11. Each value comes with what float32 has no room for, which fused multiply-adds give. See Dekker, "A floating-point
+// technique for extending the available precision", 1971.
+func (x *vec) log2InTwo(t operand.Op) (h, l operand.Op) {
+	e, f := x.normal(t)
+	r := x.div(x.value(1), x.add(f, x.k(2)))
+	s := x.mul(f, r)
+	s2 := x.mul(x.fnma(s, f, x.fnma(s, x.k(2), f)), r)
+	w := x.mul(s, s)
+	w2 := x.sub(x.mul(x.add(s, s), s2), x.fnma(s, s, w))
+	const third, third2 = 0x1.555556p-2, 1./3 - 0x1.555556p-2
+	q := x.mul(x.poly(w, 0.200000464916, 0.142760753632, 0.11657845974), w)
+	c := x.add(q, x.k(third))
+	c2 := x.add(x.add(x.sub(x.value(third), c), q), x.k(third2))
+	p, p2 := x.product(w, w2, c, c2)
+	u, u2 := x.product(s, s2, p, p2)
+	h = x.add(s, u)
+	l = x.add(x.add(x.sub(s, h), u), x.add(s2, u2))
+	const scale, scale2 = 0x1.715476p1, 2*math.Log2E - 0x1.715476p1
+	v, v2 := x.product(h, l, x.value(scale), x.value(scale2))
+	h = x.add(e, v)
+	return h, x.add(x.add(x.sub(e, h), v), v2)
+}
+
+// product is (a+a2)·(b+b2) in two parts, a2 and b2 being small.
+func (x *vec) product(a, a2, b, b2 operand.Op) (c, c2 operand.Op) {
+	c = x.mul(a, b)
+	return c, x.sub(x.fma(a, b2, x.mul(a2, b)), x.fnma(a, b, c))
+}

@@ -184,6 +184,12 @@ var mapKernels = []kernel{
 	slope("sinhGrad", (*vec).cosh).woven(3, 12),
 	slope("coshGrad", (*vec).sinh).woven(2, 12),
 	slope("atanGrad", (*vec).atanSlope).woven(2, 12),
+	{name: "powerVec", slices: "dst a b", unroll: 1, hoist: 8, nonTemporal: true, body: func(x *vec) {
+		x.store("dst", x.power(x.load("a"), x.load("b")))
+	}},
+	{name: "powerOfVec", slices: "dst a b y", unroll: 1, nonTemporal: true, body: func(x *vec) {
+		x.store("dst", x.powerOf(x.load("a"), x.load("b"), x.load("y")))
+	}},
 }
 
 // toBF16 adds just under half of the last place kept, and the bit itself for ties
