@@ -107,8 +107,7 @@ func orderOfFloat32(v float32) uint32 {
 	if v != v {
 		return math.MaxUint32
 	}
-	bits := math.Float32bits(v + 0)
-	return bits ^ (uint32(int32(bits)>>31) | 1<<31)
+	return cpu.OrderOf(v)
 }
 
 func orderOfInt(v int64) uint64 { return uint64(v) ^ 1<<63 }

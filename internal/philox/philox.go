@@ -23,6 +23,9 @@ type Key struct {
 	Stream uint64
 }
 
+// What is added to the two halves of the key after each round.
+const weyl0, weyl1 = 0x9E3779B9, 0xBB67AE85
+
 // Block returns the four random words of elements 4·block to 4·block+3: Philox
 // with the seed as key and (block, stream) as counter, low words first.
 func (k Key) Block(block uint64) [4]uint32 {
@@ -31,20 +34,19 @@ func (k Key) Block(block uint64) [4]uint32 {
 	for range 10 {
 		p0, p1 := uint64(c0)*0xD2511F53, uint64(c2)*0xCD9E8D57
 		c0, c1, c2, c3 = uint32(p1>>32)^c1^k0, uint32(p1), uint32(p0>>32)^c3^k1, uint32(p0)
-		k0, k1 = k0+0x9E3779B9, k1+0xBB67AE85
+		k0, k1 = k0+weyl0, k1+weyl1
 	}
 	return [4]uint32{c0, c1, c2, c3}
 }
 
 // rounds returns the keys of the ten rounds, two of each.
-func (k Key) rounds() *[20]uint64 {
-	var keys [20]uint64
+func (k Key) rounds() (keys [20]uint64) {
 	k0, k1 := uint32(k.Seed), uint32(k.Seed>>32)
 	for i := range 10 {
 		keys[2*i], keys[2*i+1] = uint64(k0), uint64(k1)
-		k0, k1 = k0+0x9E3779B9, k1+0xBB67AE85
+		k0, k1 = k0+weyl0, k1+weyl1
 	}
-	return &keys
+	return keys
 }
 
 // fewestVectorWords is how many words are made at least with vector instructions.
@@ -59,7 +61,8 @@ func (k Key) Words(dst []uint32, first uint64) {
 		dst, block = dst[n:], block+1
 	}
 	if len(dst) >= fewestVectorWords {
-		n := simd.Ordinary().PhiloxBlocks(dst, block, k.Stream, k.rounds())
+		keys := k.rounds()
+		n := simd.Ordinary().PhiloxBlocks(dst, block, k.Stream, &keys)
 		dst, block = dst[n:], block+uint64(n/4)
 	}
 	for ; len(dst) >= 4; block++ {

@@ -8,11 +8,12 @@ func (m Mode) gradient(op string, f func(m Mode, dst, kept, dy []float32), dst, 
 	m.Done()
 }
 
-// eachSlope does dst[i] = dy[i]·slope(x[i]), by kernel where there is assembly.
-func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n int), slope func(float32) float32, dst, x, dy []float32) {
+// eachPair does dst[i] = plain(x[i], dy[i]), by kernel where there is assembly.
+func (m Mode) eachPair(k kernel, vec func(level uint8, dst, x, dy *float32, n int), plain func(x, dy float32) float32,
+	dst, x, dy []float32) {
 	if !m.has(k) {
 		for i, v := range x {
-			dst[i] = dy[i] * slope(v)
+			dst[i] = plain(v, dy[i])
 		}
 		return
 	}
@@ -21,22 +22,21 @@ func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n i
 	}
 }
 
+// eachSlope does dst[i] = dy[i]·slope(x[i]), by kernel where there is assembly.
+func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n int), slope func(float32) float32, dst, x, dy []float32) {
+	m.eachPair(k, vec, func(x, dy float32) float32 { return dy * slope(x) }, dst, x, dy)
+}
+
 // Relu does dst[i] = x[i], or 0 if x[i] < 0; NaN and -0 stay.
 func Relu(dst, x []float32) { Writing(dst, x).unary("Relu", Mode.relu, dst, x) }
 
 func (m Mode) relu(dst, x []float32) {
-	if !m.has(reluKernel) {
-		for i, v := range x {
-			if v < 0 {
-				v = 0
-			}
-			dst[i] = v
+	m.each(reluKernel, reluVec, func(x float32) float32 {
+		if x < 0 {
+			return 0
 		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		reluVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
-	}
+		return x
+	}, dst, x)
 }
 
 // ReluGrad does dst[i] = dy[i], or 0 if x[i] <= 0. x is the argument of Relu or its
@@ -46,19 +46,12 @@ func ReluGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) reluGrad(dst, x, dy []float32) {
-	if !m.has(reluGradKernel) {
-		for i, v := range x {
-			if v <= 0 {
-				dst[i] = 0
-			} else { // also of NaN
-				dst[i] = dy[i]
-			}
+	m.eachPair(reluGradKernel, reluGradVec, func(x, dy float32) float32 {
+		if x <= 0 {
+			return 0
 		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		reluGradVec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
-	}
+		return dy // also of NaN
+	}, dst, x, dy)
 }
 
 // Gelu does dst[i] = x·Φ(x) for x = x[i], with Φ(x) = ½(1 + erf(x/√2)): the
@@ -118,15 +111,7 @@ func TanhGrad(dst, y, dy []float32) {
 }
 
 func (m Mode) tanhGrad(dst, y, dy []float32) {
-	if !m.has(tanhGradKernel) {
-		for i, v := range y {
-			dst[i] = dy[i] * FMA(-v, v, 1)
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		tanhGradVec(m.code(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
-	}
+	m.eachSlope(tanhGradKernel, tanhGradVec, func(y float32) float32 { return FMA(-y, y, 1) }, dst, y, dy)
 }
 
 // SigmoidGrad does dst[i] = dy[i]·y[i]·(1 - y[i]), y the result of Sigmoid.
@@ -135,15 +120,7 @@ func SigmoidGrad(dst, y, dy []float32) {
 }
 
 func (m Mode) sigmoidGrad(dst, y, dy []float32) {
-	if !m.has(sigmoidGradKernel) {
-		for i, v := range y {
-			dst[i] = dy[i] * (v * (1 - v))
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		sigmoidGradVec(m.code(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
-	}
+	m.eachSlope(sigmoidGradKernel, sigmoidGradVec, func(y float32) float32 { return y * (1 - y) }, dst, y, dy)
 }
 
 // ClampGrad does dst[i] = dy[i] where lo ≤ x[i] ≤ hi, and 0 elsewhere.

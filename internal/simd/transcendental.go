@@ -2,20 +2,6 @@ package simd
 
 import "math"
 
-// eachPair does dst[i] = plain(x[i], dy[i]), by kernel where there is assembly.
-func (m Mode) eachPair(k kernel, vec func(level uint8, dst, x, dy *float32, n int), plain func(x, dy float32) float32,
-	dst, x, dy []float32) {
-	if !m.has(k) {
-		for i, v := range x {
-			dst[i] = plain(v, dy[i])
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		vec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
-	}
-}
-
 // Erf does dst[i] = erf x[i], the error function, within 2 ulp.
 func Erf(dst, x []float32) { computed(dst, x).unary("Erf", Mode.erf, dst, x) }
 

@@ -44,47 +44,19 @@ func (m Mode) sigmoid(dst, x []float32) { m.each(sigmoidKernel, sigmoidVec, sigm
 // Sqrt does dst[i] = √x[i], correctly rounded.
 func Sqrt(dst, x []float32) { Writing(dst, x).unary("Sqrt", Mode.sqrt, dst, x) }
 
-func (m Mode) sqrt(dst, x []float32) {
-	if !m.has(sqrtKernel) {
-		for i, v := range x {
-			dst[i] = sqrt(v)
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		sqrtVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
-	}
-}
+func (m Mode) sqrt(dst, x []float32) { m.each(sqrtKernel, sqrtVec, sqrt, dst, x) }
 
 // Rsqrt does dst[i] = 1/√x[i], each of the two operations correctly rounded.
 func Rsqrt(dst, x []float32) { Writing(dst, x).unary("Rsqrt", Mode.rsqrt, dst, x) }
 
 func (m Mode) rsqrt(dst, x []float32) {
-	if !m.has(rsqrtKernel) {
-		for i, v := range x {
-			dst[i] = 1 / sqrt(v)
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		rsqrtVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
-	}
+	m.each(rsqrtKernel, rsqrtVec, func(x float32) float32 { return 1 / sqrt(x) }, dst, x)
 }
 
 // Abs does dst[i] = |x[i]|.
 func Abs(dst, x []float32) { Writing(dst, x).unary("Abs", Mode.abs, dst, x) }
 
-func (m Mode) abs(dst, x []float32) {
-	if !m.has(absKernel) {
-		for i, v := range x {
-			dst[i] = abs(v)
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		absVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
-	}
-}
+func (m Mode) abs(dst, x []float32) { m.each(absKernel, absVec, abs, dst, x) }
 
 // Sign does dst[i] = -1 or 1, the sign of x[i], or x[i] where that is zero or NaN.
 func Sign(dst, x []float32) { Writing(dst, x).unary("Sign", Mode.sign, dst, x) }

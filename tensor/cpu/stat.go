@@ -144,6 +144,12 @@ func argmax[T number](x []T) int {
 	return best
 }
 
+// OrderOf maps numbers but NaN to integers of the same order, both zeros to one.
+func OrderOf(v float32) uint32 {
+	bits := math.Float32bits(v + 0) // -0 + 0 is 0
+	return bits ^ (uint32(int32(bits)>>31) | 1<<31)
+}
+
 // argmaxShort is argmax of a row that is so short that a call and branches would cost more than its elements. It takes the largest of keys
 // in the order of the elements, with the position below. ok is false for a longer row, and for infinities and NaN.
 func argmaxShort(x []float32) (best int, ok bool) {
@@ -153,9 +159,7 @@ func argmaxShort(x []float32) (best int, ok bool) {
 	var top uint64
 	var odd float32 // 0, or NaN for infinities and NaN
 	for i, v := range x {
-		bits := math.Float32bits(v + 0) // -0 + 0 is 0
-		key := bits ^ (uint32(int32(bits)>>31) | 1<<31)
-		top = max(top, uint64(key)<<32|uint64(^uint32(i)))
+		top = max(top, uint64(OrderOf(v))<<32|uint64(^uint32(i)))
 		odd += v - v
 	}
 	return int(^uint32(top)), odd == 0
