@@ -120,7 +120,8 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	batch, window, sizes := x.Dim(0), patches.Dim(2), patches.Shape()[3:]
 	patches = patches.Reshape(batch, c.Groups, c.In/c.Groups*window, ints.Product(sizes))
 	weight := like(v.Weight, x).Reshape(c.Groups, c.Out/c.Groups, c.In/c.Groups*window)
-	y := dtensor.Einsum("bgkn,gok->bgon", patches, weight).Reshape(append([]int{batch, c.Out}, sizes...)...)
+	// The weight is the left factor, so that the patches keep the order of their elements.
+	y := dtensor.Einsum("gok,bgkn->bgon", weight, patches).Reshape(append([]int{batch, c.Out}, sizes...)...)
 	return addBias(y, v.Bias)
 }
 

@@ -75,7 +75,7 @@ func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	}
 	x = x.Reshape(batch, c.Groups, c.In/c.Groups, positions)
 	weight := like(v.Weight, x).Reshape(c.Groups, c.In/c.Groups, c.Out/c.Groups*window)
-	y := dtensor.Einsum("bgin,gik->bgkn", x, weight).Reshape(append([]int{batch, c.Out, window}, windows...)...)
+	y := dtensor.Einsum("gik,bgin->bgkn", weight, x).Reshape(append([]int{batch, c.Out, window}, windows...)...)
 	y = v.windows.unpatch(y, sizes)
 	return addBias(y, v.Bias)
 }

@@ -112,13 +112,17 @@ func elementsFirst(dims int) []int {
 	return order
 }
 
-// cut turns dimension dim of x into two: the element of the window, and which of size windows it is.
+// cut turns dimension dim of x into two: the element of the window, and which of size windows it is. Windows that are the elements of
+// x need no copy.
 func (w Window) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Tensor {
+	shape := slices.Concat(x.Shape()[:dim], []int{w.Kernel, size}, x.Shape()[dim+1:])
+	if w.Kernel == 1 && w.Stride == 1 && w.Padding == 0 {
+		return x.Reshape(shape...)
+	}
 	after := max(w.Padding, (size-1)*w.Stride+w.Dilation*(w.Kernel-1)+1-w.Padding-x.Dim(dim))
 	if after > 0 {
 		x = x.Pad(dim, w.Padding, after, fill)
 	}
-	shape := slices.Concat(x.Shape()[:dim], []int{w.Kernel, size}, x.Shape()[dim+1:])
 	return x.IndexSelect(dim, w.positions(x.Mesh(), size)).Reshape(shape...)
 }
 
