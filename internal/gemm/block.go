@@ -64,13 +64,13 @@ func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 	blockedTo(kn, m, n, k, alpha, a, b, beta, operand(false, c, ldc), nil)
 }
 
-// blockedTo is blocked, or does the part of a pairwise sum that t says. A C of bfloat16 is rounded tile by tile: all of k
-// has to be one block.
+// blockedTo is blocked, or does the part of a pairwise sum that t says. With t, and for a C of bfloat16, which is rounded tile by
+// tile, all of k has to be one block.
 func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T], t *tree[T]) {
 	const page = 4096
 	once := n <= 2*kn.cols // A is read, or twice
 	inPlaceA := a.half == nil && (once || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
-	widenA := a.half != nil && kn.depth() == 1 && (once || m*k <= smallOperand)
+	widenA := a.half != nil && kn.depth() == 1 && !kn.likePairs && (once || m*k <= smallOperand)
 	inPlaceB := b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
 	if b.half != nil {
 		inPlaceB = b.col == 1 && m <= 2*kn.rows && kn.halfB != nil && t == nil
@@ -92,7 +92,10 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 	if n <= stepN {
 		packOnce = false // it is packed once anyhow: always at the same place
 	}
-	stepK, stepM := blockK*kn.depth(), blockM
+	stepK, stepM := kn.stepK(), blockM
+	if t != nil {
+		stepK = k
+	}
 	switch {
 	case kn.tiles != nil:
 		stepM = tilesM

@@ -8,7 +8,7 @@ import "github.com/gorun-spmd/gorun/internal/simd"
 // order of blocked, and so its bits. few reports whether it did the product; no size is 0.
 func few[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) bool {
 	y, single := any(c).([]float32)
-	if !single || kn.level == simd.Scalar || kn.depth() == 2 || m > fewRows || n < fewCols || a.col != 1 || b.row != 1 {
+	if !single || kn.level == simd.Scalar || kn.depth() == 2 || kn.likePairs || m > fewRows || n < fewCols || a.col != 1 || b.row != 1 {
 		return false
 	}
 	x, rsa := any(a.data).([]float32), a.row

@@ -6,6 +6,9 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
+// hasPairs says that processors of this architecture may have VDPBF16PS.
+const hasPairs = true
+
 // tile does C = alpha·A·B + beta·C, and adds more to alpha·A·B, for one tile of C: rows ≤ kn.rows by
 // cols ≤ kn.cols, both at least 1. A has its own strides, the columns of B and C
 // are adjacent. With k 0, A and B may be empty. Where kn.depth() is 2, k counts pairs
@@ -13,7 +16,7 @@ import (
 func tile[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
 	more *parts[T]) {
 	if kn.level == simd.Scalar {
-		tileGo(kn.fused, rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
+		tileGo(kn, rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
 		return
 	}
 	pa, pb, pc := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b)), unsafe.Pointer(unsafe.SliceData(c))
@@ -26,11 +29,16 @@ func tile[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rs
 		}
 		pa, pb, pc, pf, pn := (*float32)(pa), (*float32)(pb), (*float32)(pc), (*float32)(pf), (*float32)(pn)
 		alpha, beta := float32(alpha), float32(beta)
+		flush := 0
+		if kn.likePairs {
+			flush = 1
+		}
 		if kn.level >= simd.AVX512 {
 			tileF32AVX512(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta, pf, pn, more.ld*4, more.step*4, more.n, more.half,
-				nil)
+				nil, flush)
 		} else {
-			tileF32AVX2(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta, pf, pn, more.ld*4, more.step*4, more.n, more.half)
+			tileF32AVX2(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta, pf, pn, more.ld*4, more.step*4, more.n, more.half,
+				flush)
 		}
 		return
 	}

@@ -17,6 +17,9 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 		packPairs(kn, dst, x, k, n, width)
 		return
 	}
+	if kn.likePairs {
+		defer swapPairs(dst, k, n, width)
+	}
 	if x.col != 1 {
 		for j := 0; j < n; j += width {
 			if cols, to, from := min(width, n-j), dst[j*k:], x.from(0, j); x.half == nil {
@@ -35,6 +38,19 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 				simd.CopyPanel(to, width, from.data, from.row, few, cols)
 			} else {
 				simd.FromRowsBF16(floats(to), width, from.half, from.row, few, cols)
+			}
+		}
+	}
+}
+
+// swapPairs exchanges rows 2p and 2p+1 of panels [k, width], so that tiles add the second product of a pair first.
+func swapPairs[T Float](dst []T, k, n, width int) {
+	for j := 0; j < n; j += width {
+		panel := dst[j*k:]
+		for p := 0; p+1 < k; p += 2 {
+			x, y := panel[p*width:][:width], panel[(p+1)*width:][:width]
+			for i := range x {
+				x[i], y[i] = y[i], x[i]
 			}
 		}
 	}

@@ -29,7 +29,10 @@ func addProduct(acc float32, a, b dtype.BF16) float32 {
 		}
 		sum = math.Float64frombits(bits)
 	}
-	return flushed(float32(sum))
+	if math.Abs(sum) < 0x1p-126-0x1p-151 { // what is not below is rounded to 2⁻¹²⁶
+		sum = math.Copysign(0, sum)
+	}
+	return float32(sum)
 }
 
 func flushed(x float32) float32 {

@@ -19,11 +19,17 @@ func BatchPairwise[T Float](count int, transA, transB bool, m, n, k int, alpha T
 		strideB, beta, c, ldc, strideC)
 }
 
-// BatchBF16Pairwise is BatchPairwise for A and B of bfloat16, and rounds as BatchBF16 does. It
-// has no use for AVX-512 BF16 or AMX, so its bits are those of every machine.
+// BatchBF16Pairwise is BatchPairwise for A and B of bfloat16, and rounds as BatchBF16 does. Its bits are those of every machine of
+// an architecture. On amd64 leaves of an even number of elements are added up as VDPBF16PS does, see BatchBF16: a CPU without it,
+// or on which it is slow, makes these sums in float32, and has no use for AMX. Leaves of an odd number, and all of them on
+// other architectures, have the sums of the float32 values.
 func BatchBF16Pairwise[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
-	batchesBF16(best32.pairs, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc,
+	kn := best32.pairs
+	if pairwise.Leaf(k, pairwise.Least)%2 == 0 {
+		kn = pairwiseHalves()
+	}
+	batchesBF16(kn, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc,
 		strideC)
 }
 
@@ -82,7 +88,7 @@ func multiplyPairwise[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T],
 		return
 	}
 	block := leaf
-	if 2*leaf <= blockK {
+	if 2*leaf <= blockK*kn.depth() {
 		block = 2 * leaf
 	}
 	t := tree[T]{k: k, leaf: leaf, beta: beta, levels: bits.Len(uint(k/block)) - 1}
@@ -103,7 +109,7 @@ func multiplyPairwise[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T],
 	for j := 0; j < n; j += stepN {
 		for i := 0; i < m; i += stepM {
 			for p, size := 0, 0; p < k; p += size {
-				if size = block; block > blockK {
+				if size = block; leaf > blockK {
 					size = min(blockK, leaf-p%leaf)
 				}
 				t.plan(p, size)
@@ -143,7 +149,7 @@ func (t *tree[T]) plan(p, size int) {
 // tile is the function tile for the tile of C at row and col of the part of C.
 func (t *tree[T]) tile(kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha T, row, col int) {
 	at := row*t.tiles*kn.cols + col*kn.rows
-	more := parts[T]{ld: kn.cols, step: t.area, n: t.n, half: t.half}
+	more := parts[T]{ld: kn.cols, step: t.area, n: t.n, half: kn.steps(t.half)}
 	if t.n > 0 {
 		more.first = t.rooms[t.from*t.area+at:]
 	}

@@ -15,6 +15,7 @@ type kernel struct {
 	level      simd.Level // from AVX512BF16 on A and B are packed as pairs of bfloat16
 	rows, cols int
 	fused      bool      // plain Go fuses multiply-adds too, for the same bits on every machine
+	likePairs  bool      // of float32, with the sums of AVX512BF16: k+1 is added before k, and numbers below 2⁻¹²⁶ are zeros
 	tiles      tilesFunc // if not nil, does the tiles of a panel of B at once
 	halfB      halfBFunc // if not nil, is a tile of a B of bfloat16 that is not packed
 	halfC      halfCFunc // if not nil, is a tile of a C of bfloat16
@@ -86,6 +87,9 @@ func tileOf(level simd.Level, size int) kernel {
 // halvesKernel returns the kernel of this machine for elements of bfloat16.
 var halvesKernel = sync.OnceValue(func() *kernel { return halvesKernelFor(simd.BestBF16()) })
 
+// pairwiseHalves is that for pairwise sums whose leaves are even.
+var pairwiseHalves = sync.OnceValue(func() *kernel { return pairwiseHalvesFor(simd.BestBF16()) })
+
 // halvesKernelFor returns the kernel of a level for elements of bfloat16.
 func halvesKernelFor(level simd.Level) *kernel {
 	kn := kernelFor(level, 4)
@@ -96,6 +100,29 @@ func halvesKernelFor(level simd.Level) *kernel {
 		kn = &kernel{level: level, rows: 32, cols: 32, tiles: tilesAMX}
 	}
 	return kn
+}
+
+// pairwiseHalvesFor returns the kernel of a level for pairwise sums of bfloat16 whose leaves are even. The bits are those of all
+// levels of an architecture: on one that has VDPBF16PS each sum is made as that makes it.
+func pairwiseHalvesFor(level simd.Level) *kernel {
+	kn := kernelFor(level, 4).pairs
+	switch {
+	case !hasPairs:
+	case level == simd.AVX512BF16:
+		kn.level, kn.leaves.level = level, level
+	default:
+		kn.halfB, kn.leaves.halfB = nil, nil
+		kn.likePairs, kn.leaves.likePairs = true, true
+	}
+	return kn
+}
+
+// stepK is the most elements of k whose sum is made at once.
+func (kn *kernel) stepK() int {
+	if kn.fused { // the same on every machine
+		return blockK
+	}
+	return blockK * kn.depth()
 }
 
 // depth is the elements of k in a step of a tile.
@@ -128,17 +155,21 @@ type parts[T Float] struct {
 // tileGo does C = alpha·A·B + beta·C for a tile of at most 4 by 4 elements, the
 // strides in elements, and adds more to alpha·A·B. It is the plain Go form of the assembly, with the same bits if it is fused,
 // which takes several times as long.
-func tileGo[T Float](fused bool, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T, more *parts[T]) {
+func tileGo[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T, more *parts[T]) {
 	if half := more.half; half > 0 {
-		tileGo(fused, rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, new(parts[T]))
+		tileGo(kn, rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, new(parts[T]))
 		a, b, k = a[half*csa:], b[half*rsb:], k-half
 	}
 	var acc [4][4]T
 	switch {
-	case fused:
+	case kn.fused:
 		switch acc := any(&acc).(type) {
 		case *[4][4]float32:
-			fused32(acc, rows, cols, k, any(a).([]float32), rsa, csa, any(b).([]float32), rsb)
+			step := simd.FMA4
+			if kn.likePairs {
+				step = simd.FMA4Flush
+			}
+			fused32(acc, step, rows, cols, k, any(a).([]float32), rsa, csa, any(b).([]float32), rsb)
 		case *[4][4]float64:
 			fused64(acc, rows, cols, k, any(a).([]float64), rsa, csa, any(b).([]float64), rsb)
 		}
@@ -178,7 +209,7 @@ func tileGo[T Float](fused bool, rows, cols, k int, a []T, rsa, csa int, b []T, 
 			switch {
 			case beta == 0:
 				row[j] = sum
-			case fused:
+			case kn.fused:
 				row[j] = fma(beta, row[j], sum)
 			default:
 				row[j] = sum + beta*row[j]
@@ -187,13 +218,14 @@ func tileGo[T Float](fused bool, rows, cols, k int, a []T, rsa, csa int, b []T, 
 	}
 }
 
-// fused32 adds A·B to a tile.
-func fused32(acc *[4][4]float32, rows, cols, k int, a []float32, rsa, csa int, b []float32, rsb int) {
+// fused32 adds A·B to a tile, four elements of a row by step.
+func fused32(acc *[4][4]float32, step func(c *[4]float32, a float32, b *[4]float32), rows, cols, k int, a []float32, rsa, csa int,
+	b []float32, rsb int) {
 	for p := range k {
 		var row [4]float32 // zeros beyond cols: what they are added to is not used
 		copy(row[:], b[p*rsb:][:cols])
 		for r := range rows {
-			simd.FMA4(&acc[r], a[r*rsa+p*csa], &row)
+			step(&acc[r], a[r*rsa+p*csa], &row)
 		}
 	}
 }

@@ -4,20 +4,20 @@
 
 package gemm
 
-// tileF32AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it. If narrow is not nil, C is there, of bfloat16, and only written: beta is 0.
+// tileF32AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it. If narrow is not nil, C is there, of bfloat16, and only written: beta is 0. If flush is not 0, sums and elements of A and B below 2⁻¹²⁶ are zeros.
 //
 //go:noescape
-func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)
+func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16, flush int)
 
 // tileF64AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 16 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it.
 //
 //go:noescape
 func tileF64AVX512(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64, first *float64, next *float64, lds int, step int, n int, half int)
 
-// tileF32AVX2 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 6 by 1 ≤ cols ≤ 16 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it.
+// tileF32AVX2 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 6 by 1 ≤ cols ≤ 16 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it. If flush is not 0, sums and elements of A and B below 2⁻¹²⁶ are zeros.
 //
 //go:noescape
-func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
+func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, flush int)
 
 // tileF64AVX2 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 6 by 1 ≤ cols ≤ 8 elements of C and k > 0; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. If half > 0, the sum of so many k is written to first, and the tile's own begins after it.
 //

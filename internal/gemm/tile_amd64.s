@@ -54,9 +54,17 @@ DATA upperHalves<>+60(SB)/2, $0x003d
 DATA upperHalves<>+62(SB)/2, $0x003f
 GLOBL upperHalves<>(SB), RODATA|NOPTR, $64
 
-// func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
-TEXT ·tileF32AVX512(SB), NOSPLIT, $0-144
+// func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, narrow *uint16, flush int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+, SSE
+TEXT ·tileF32AVX512(SB), NOSPLIT, $8-152
+	CMPQ    flush+144(FP), $0x00
+	JE      begin
+	STMXCSR (SP)
+	MOVL    (SP), R13
+	ORL     $0x00008040, R13
+	MOVL    R13, 4(SP)
+
+begin:
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -111,12 +119,17 @@ halved:
 	VPXORD  Z25, Z25, Z25
 	VPXORD  Z26, Z26, Z26
 	VPXORD  Z27, Z27, Z27
-	CMPQ    R10, $0x30
-	JL      loopWhole
-	MOVQ    R11, R13
-	SUBQ    $0x0e, R10
-	MOVQ    $0x0000000e, R15
-	MOVQ    next+96(FP), R14
+	CMPQ    flush+144(FP), $0x00
+	JE      flushWhole
+	LDMXCSR 4(SP)
+
+flushWhole:
+	CMPQ R10, $0x30
+	JL   loopWhole
+	MOVQ R11, R13
+	SUBQ $0x0e, R10
+	MOVQ $0x0000000e, R15
+	MOVQ next+96(FP), R14
 
 firstWhole:
 	PREFETCHT0   (R13)
@@ -232,6 +245,11 @@ loopWhole:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loopWhole
+	CMPQ         flush+144(FP), $0x00
+	JE           restoreWhole
+	LDMXCSR      (SP)
+
+restoreWhole:
 	VBROADCASTSS alpha+80(FP), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
@@ -337,7 +355,12 @@ loopWhole:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loopWhole
+	CMPQ         flush+144(FP), $0x00
+	JE           againWhole
+	LDMXCSR      4(SP)
+
+againWhole:
+	JMP loopWhole
 
 wholeWhole:
 	VBROADCASTSS beta+84(FP), Z29
@@ -741,47 +764,52 @@ narrowWhole:
 	RET
 
 part:
-	CMPQ   R13, $0x10
-	JLE    narrow
-	SUBQ   $0x10, R13
-	MOVL   $0xffffffff, R15
-	BZHIL  R13, R15, R15
-	KMOVW  R15, K1
-	MOVQ   rows+0(FP), R13
-	CMPQ   R13, $0x0e
-	JE     rows14x2
-	CMPQ   R13, $0x0d
-	JE     rows13x2
-	CMPQ   R13, $0x0c
-	JE     rows12x2
-	CMPQ   R13, $0x0b
-	JE     rows11x2
-	CMPQ   R13, $0x0a
-	JE     rows10x2
-	CMPQ   R13, $0x09
-	JE     rows9x2
-	CMPQ   R13, $0x08
-	JE     rows8x2
-	CMPQ   R13, $0x07
-	JE     rows7x2
-	CMPQ   R13, $0x06
-	JE     rows6x2
-	CMPQ   R13, $0x05
-	JE     rows5x2
-	CMPQ   R13, $0x04
-	JE     rows4x2
-	CMPQ   R13, $0x03
-	JE     rows3x2
-	CMPQ   R13, $0x02
-	JE     rows2x2
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	CMPQ   R10, $0x30
-	JL     loop1x2
-	MOVQ   R11, R13
-	SUBQ   $0x01, R10
-	MOVQ   $0x00000001, R15
-	MOVQ   next+96(FP), R14
+	CMPQ    R13, $0x10
+	JLE     narrow
+	SUBQ    $0x10, R13
+	MOVL    $0xffffffff, R15
+	BZHIL   R13, R15, R15
+	KMOVW   R15, K1
+	MOVQ    rows+0(FP), R13
+	CMPQ    R13, $0x0e
+	JE      rows14x2
+	CMPQ    R13, $0x0d
+	JE      rows13x2
+	CMPQ    R13, $0x0c
+	JE      rows12x2
+	CMPQ    R13, $0x0b
+	JE      rows11x2
+	CMPQ    R13, $0x0a
+	JE      rows10x2
+	CMPQ    R13, $0x09
+	JE      rows9x2
+	CMPQ    R13, $0x08
+	JE      rows8x2
+	CMPQ    R13, $0x07
+	JE      rows7x2
+	CMPQ    R13, $0x06
+	JE      rows6x2
+	CMPQ    R13, $0x05
+	JE      rows5x2
+	CMPQ    R13, $0x04
+	JE      rows4x2
+	CMPQ    R13, $0x03
+	JE      rows3x2
+	CMPQ    R13, $0x02
+	JE      rows2x2
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	CMPQ    flush+144(FP), $0x00
+	JE      flush1x2
+	LDMXCSR 4(SP)
+
+flush1x2:
+	CMPQ R10, $0x30
+	JL   loop1x2
+	MOVQ R11, R13
+	SUBQ $0x01, R10
+	MOVQ $0x00000001, R15
+	MOVQ next+96(FP), R14
 
 first1x2:
 	PREFETCHT0   (R13)
@@ -815,6 +843,11 @@ loop1x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop1x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore1x2
+	LDMXCSR      (SP)
+
+restore1x2:
 	VBROADCASTSS alpha+80(FP), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
@@ -829,7 +862,12 @@ loop1x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop1x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again1x2
+	LDMXCSR      4(SP)
+
+again1x2:
+	JMP loop1x2
 
 whole1x2:
 	VBROADCASTSS beta+84(FP), Z3
@@ -899,40 +937,45 @@ narrow1x2:
 	RET
 
 rows14x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	VPXORD Z26, Z26, Z26
-	VPXORD Z27, Z27, Z27
-	CMPQ   R10, $0x30
-	JL     loop14x2
-	MOVQ   R11, R13
-	SUBQ   $0x0e, R10
-	MOVQ   $0x0000000e, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	VPXORD  Z25, Z25, Z25
+	VPXORD  Z26, Z26, Z26
+	VPXORD  Z27, Z27, Z27
+	CMPQ    flush+144(FP), $0x00
+	JE      flush14x2
+	LDMXCSR 4(SP)
+
+flush14x2:
+	CMPQ R10, $0x30
+	JL   loop14x2
+	MOVQ R11, R13
+	SUBQ $0x0e, R10
+	MOVQ $0x0000000e, R15
+	MOVQ next+96(FP), R14
 
 first14x2:
 	PREFETCHT0   (R13)
@@ -1048,6 +1091,11 @@ loop14x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop14x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore14x2
+	LDMXCSR      (SP)
+
+restore14x2:
 	VBROADCASTSS alpha+80(FP), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
@@ -1153,7 +1201,12 @@ loop14x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop14x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again14x2
+	LDMXCSR      4(SP)
+
+again14x2:
+	JMP loop14x2
 
 whole14x2:
 	VBROADCASTSS beta+84(FP), Z29
@@ -1561,38 +1614,43 @@ narrow14x2:
 	RET
 
 rows13x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	CMPQ   R10, $0x30
-	JL     loop13x2
-	MOVQ   R11, R13
-	SUBQ   $0x0d, R10
-	MOVQ   $0x0000000d, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	VPXORD  Z25, Z25, Z25
+	CMPQ    flush+144(FP), $0x00
+	JE      flush13x2
+	LDMXCSR 4(SP)
+
+flush13x2:
+	CMPQ R10, $0x30
+	JL   loop13x2
+	MOVQ R11, R13
+	SUBQ $0x0d, R10
+	MOVQ $0x0000000d, R15
+	MOVQ next+96(FP), R14
 
 first13x2:
 	PREFETCHT0   (R13)
@@ -1702,6 +1760,11 @@ loop13x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop13x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore13x2
+	LDMXCSR      (SP)
+
+restore13x2:
 	VBROADCASTSS alpha+80(FP), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
@@ -1800,7 +1863,12 @@ loop13x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop13x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again13x2
+	LDMXCSR      4(SP)
+
+again13x2:
+	JMP loop13x2
 
 whole13x2:
 	VBROADCASTSS beta+84(FP), Z27
@@ -2182,36 +2250,41 @@ narrow13x2:
 	RET
 
 rows12x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	CMPQ   R10, $0x30
-	JL     loop12x2
-	MOVQ   R11, R13
-	SUBQ   $0x0c, R10
-	MOVQ   $0x0000000c, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	CMPQ    flush+144(FP), $0x00
+	JE      flush12x2
+	LDMXCSR 4(SP)
+
+flush12x2:
+	CMPQ R10, $0x30
+	JL   loop12x2
+	MOVQ R11, R13
+	SUBQ $0x0c, R10
+	MOVQ $0x0000000c, R15
+	MOVQ next+96(FP), R14
 
 first12x2:
 	PREFETCHT0   (R13)
@@ -2315,6 +2388,11 @@ loop12x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop12x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore12x2
+	LDMXCSR      (SP)
+
+restore12x2:
 	VBROADCASTSS alpha+80(FP), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
@@ -2406,7 +2484,12 @@ loop12x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop12x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again12x2
+	LDMXCSR      4(SP)
+
+again12x2:
+	JMP loop12x2
 
 whole12x2:
 	VBROADCASTSS beta+84(FP), Z25
@@ -2762,34 +2845,39 @@ narrow12x2:
 	RET
 
 rows11x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	CMPQ   R10, $0x30
-	JL     loop11x2
-	MOVQ   R11, R13
-	SUBQ   $0x0b, R10
-	MOVQ   $0x0000000b, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	CMPQ    flush+144(FP), $0x00
+	JE      flush11x2
+	LDMXCSR 4(SP)
+
+flush11x2:
+	CMPQ R10, $0x30
+	JL   loop11x2
+	MOVQ R11, R13
+	SUBQ $0x0b, R10
+	MOVQ $0x0000000b, R15
+	MOVQ next+96(FP), R14
 
 first11x2:
 	PREFETCHT0   (R13)
@@ -2887,6 +2975,11 @@ loop11x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop11x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore11x2
+	LDMXCSR      (SP)
+
+restore11x2:
 	VBROADCASTSS alpha+80(FP), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
@@ -2971,7 +3064,12 @@ loop11x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop11x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again11x2
+	LDMXCSR      4(SP)
+
+again11x2:
+	JMP loop11x2
 
 whole11x2:
 	VBROADCASTSS beta+84(FP), Z23
@@ -3301,32 +3399,37 @@ narrow11x2:
 	RET
 
 rows10x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	CMPQ   R10, $0x30
-	JL     loop10x2
-	MOVQ   R11, R13
-	SUBQ   $0x0a, R10
-	MOVQ   $0x0000000a, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	CMPQ    flush+144(FP), $0x00
+	JE      flush10x2
+	LDMXCSR 4(SP)
+
+flush10x2:
+	CMPQ R10, $0x30
+	JL   loop10x2
+	MOVQ R11, R13
+	SUBQ $0x0a, R10
+	MOVQ $0x0000000a, R15
+	MOVQ next+96(FP), R14
 
 first10x2:
 	PREFETCHT0   (R13)
@@ -3416,6 +3519,11 @@ loop10x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop10x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore10x2
+	LDMXCSR      (SP)
+
+restore10x2:
 	VBROADCASTSS alpha+80(FP), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
@@ -3493,7 +3601,12 @@ loop10x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop10x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again10x2
+	LDMXCSR      4(SP)
+
+again10x2:
+	JMP loop10x2
 
 whole10x2:
 	VBROADCASTSS beta+84(FP), Z21
@@ -3797,30 +3910,35 @@ narrow10x2:
 	RET
 
 rows9x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	CMPQ   R10, $0x30
-	JL     loop9x2
-	MOVQ   R11, R13
-	SUBQ   $0x09, R10
-	MOVQ   $0x00000009, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	CMPQ    flush+144(FP), $0x00
+	JE      flush9x2
+	LDMXCSR 4(SP)
+
+flush9x2:
+	CMPQ R10, $0x30
+	JL   loop9x2
+	MOVQ R11, R13
+	SUBQ $0x09, R10
+	MOVQ $0x00000009, R15
+	MOVQ next+96(FP), R14
 
 first9x2:
 	PREFETCHT0   (R13)
@@ -3904,6 +4022,11 @@ loop9x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop9x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore9x2
+	LDMXCSR      (SP)
+
+restore9x2:
 	VBROADCASTSS alpha+80(FP), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
@@ -3974,7 +4097,12 @@ loop9x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop9x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again9x2
+	LDMXCSR      4(SP)
+
+again9x2:
+	JMP loop9x2
 
 whole9x2:
 	VBROADCASTSS beta+84(FP), Z19
@@ -4252,28 +4380,33 @@ narrow9x2:
 	RET
 
 rows8x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	CMPQ   R10, $0x30
-	JL     loop8x2
-	MOVQ   R11, R13
-	SUBQ   $0x08, R10
-	MOVQ   $0x00000008, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	CMPQ    flush+144(FP), $0x00
+	JE      flush8x2
+	LDMXCSR 4(SP)
+
+flush8x2:
+	CMPQ R10, $0x30
+	JL   loop8x2
+	MOVQ R11, R13
+	SUBQ $0x08, R10
+	MOVQ $0x00000008, R15
+	MOVQ next+96(FP), R14
 
 first8x2:
 	PREFETCHT0   (R13)
@@ -4351,6 +4484,11 @@ loop8x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop8x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore8x2
+	LDMXCSR      (SP)
+
+restore8x2:
 	VBROADCASTSS alpha+80(FP), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
@@ -4414,7 +4552,12 @@ loop8x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop8x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again8x2
+	LDMXCSR      4(SP)
+
+again8x2:
+	JMP loop8x2
 
 whole8x2:
 	VBROADCASTSS beta+84(FP), Z17
@@ -4666,26 +4809,31 @@ narrow8x2:
 	RET
 
 rows7x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	CMPQ   R10, $0x30
-	JL     loop7x2
-	MOVQ   R11, R13
-	SUBQ   $0x07, R10
-	MOVQ   $0x00000007, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	CMPQ    flush+144(FP), $0x00
+	JE      flush7x2
+	LDMXCSR 4(SP)
+
+flush7x2:
+	CMPQ R10, $0x30
+	JL   loop7x2
+	MOVQ R11, R13
+	SUBQ $0x07, R10
+	MOVQ $0x00000007, R15
+	MOVQ next+96(FP), R14
 
 first7x2:
 	PREFETCHT0   (R13)
@@ -4757,6 +4905,11 @@ loop7x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop7x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore7x2
+	LDMXCSR      (SP)
+
+restore7x2:
 	VBROADCASTSS alpha+80(FP), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
@@ -4813,7 +4966,12 @@ loop7x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop7x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again7x2
+	LDMXCSR      4(SP)
+
+again7x2:
+	JMP loop7x2
 
 whole7x2:
 	VBROADCASTSS beta+84(FP), Z15
@@ -5039,24 +5197,29 @@ narrow7x2:
 	RET
 
 rows6x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	CMPQ   R10, $0x30
-	JL     loop6x2
-	MOVQ   R11, R13
-	SUBQ   $0x06, R10
-	MOVQ   $0x00000006, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	CMPQ    flush+144(FP), $0x00
+	JE      flush6x2
+	LDMXCSR 4(SP)
+
+flush6x2:
+	CMPQ R10, $0x30
+	JL   loop6x2
+	MOVQ R11, R13
+	SUBQ $0x06, R10
+	MOVQ $0x00000006, R15
+	MOVQ next+96(FP), R14
 
 first6x2:
 	PREFETCHT0   (R13)
@@ -5122,6 +5285,11 @@ loop6x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop6x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore6x2
+	LDMXCSR      (SP)
+
+restore6x2:
 	VBROADCASTSS alpha+80(FP), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
@@ -5171,7 +5339,12 @@ loop6x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop6x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again6x2
+	LDMXCSR      4(SP)
+
+again6x2:
+	JMP loop6x2
 
 whole6x2:
 	VBROADCASTSS beta+84(FP), Z13
@@ -5371,22 +5544,27 @@ narrow6x2:
 	RET
 
 rows5x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	CMPQ   R10, $0x30
-	JL     loop5x2
-	MOVQ   R11, R13
-	SUBQ   $0x05, R10
-	MOVQ   $0x00000005, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	CMPQ    flush+144(FP), $0x00
+	JE      flush5x2
+	LDMXCSR 4(SP)
+
+flush5x2:
+	CMPQ R10, $0x30
+	JL   loop5x2
+	MOVQ R11, R13
+	SUBQ $0x05, R10
+	MOVQ $0x00000005, R15
+	MOVQ next+96(FP), R14
 
 first5x2:
 	PREFETCHT0   (R13)
@@ -5444,6 +5622,11 @@ loop5x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop5x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore5x2
+	LDMXCSR      (SP)
+
+restore5x2:
 	VBROADCASTSS alpha+80(FP), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
@@ -5486,7 +5669,12 @@ loop5x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop5x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again5x2
+	LDMXCSR      4(SP)
+
+again5x2:
+	JMP loop5x2
 
 whole5x2:
 	VBROADCASTSS beta+84(FP), Z11
@@ -5660,20 +5848,25 @@ narrow5x2:
 	RET
 
 rows4x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	CMPQ   R10, $0x30
-	JL     loop4x2
-	MOVQ   R11, R13
-	SUBQ   $0x04, R10
-	MOVQ   $0x00000004, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	CMPQ    flush+144(FP), $0x00
+	JE      flush4x2
+	LDMXCSR 4(SP)
+
+flush4x2:
+	CMPQ R10, $0x30
+	JL   loop4x2
+	MOVQ R11, R13
+	SUBQ $0x04, R10
+	MOVQ $0x00000004, R15
+	MOVQ next+96(FP), R14
 
 first4x2:
 	PREFETCHT0   (R13)
@@ -5725,6 +5918,11 @@ loop4x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop4x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore4x2
+	LDMXCSR      (SP)
+
+restore4x2:
 	VBROADCASTSS alpha+80(FP), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
@@ -5760,7 +5958,12 @@ loop4x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop4x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again4x2
+	LDMXCSR      4(SP)
+
+again4x2:
+	JMP loop4x2
 
 whole4x2:
 	VBROADCASTSS beta+84(FP), Z9
@@ -5908,18 +6111,23 @@ narrow4x2:
 	RET
 
 rows3x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	CMPQ   R10, $0x30
-	JL     loop3x2
-	MOVQ   R11, R13
-	SUBQ   $0x03, R10
-	MOVQ   $0x00000003, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	CMPQ    flush+144(FP), $0x00
+	JE      flush3x2
+	LDMXCSR 4(SP)
+
+flush3x2:
+	CMPQ R10, $0x30
+	JL   loop3x2
+	MOVQ R11, R13
+	SUBQ $0x03, R10
+	MOVQ $0x00000003, R15
+	MOVQ next+96(FP), R14
 
 first3x2:
 	PREFETCHT0   (R13)
@@ -5965,6 +6173,11 @@ loop3x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop3x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore3x2
+	LDMXCSR      (SP)
+
+restore3x2:
 	VBROADCASTSS alpha+80(FP), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
@@ -5993,7 +6206,12 @@ loop3x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop3x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again3x2
+	LDMXCSR      4(SP)
+
+again3x2:
+	JMP loop3x2
 
 whole3x2:
 	VBROADCASTSS beta+84(FP), Z7
@@ -6115,16 +6333,21 @@ narrow3x2:
 	RET
 
 rows2x2:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	CMPQ   R10, $0x30
-	JL     loop2x2
-	MOVQ   R11, R13
-	SUBQ   $0x02, R10
-	MOVQ   $0x00000002, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	CMPQ    flush+144(FP), $0x00
+	JE      flush2x2
+	LDMXCSR 4(SP)
+
+flush2x2:
+	CMPQ R10, $0x30
+	JL   loop2x2
+	MOVQ R11, R13
+	SUBQ $0x02, R10
+	MOVQ $0x00000002, R15
+	MOVQ next+96(FP), R14
 
 first2x2:
 	PREFETCHT0   (R13)
@@ -6164,6 +6387,11 @@ loop2x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop2x2
+	CMPQ         flush+144(FP), $0x00
+	JE           restore2x2
+	LDMXCSR      (SP)
+
+restore2x2:
 	VBROADCASTSS alpha+80(FP), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
@@ -6185,7 +6413,12 @@ loop2x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop2x2
+	CMPQ         flush+144(FP), $0x00
+	JE           again2x2
+	LDMXCSR      4(SP)
+
+again2x2:
+	JMP loop2x2
 
 whole2x2:
 	VBROADCASTSS beta+84(FP), Z5
@@ -6281,43 +6514,48 @@ narrow2x2:
 	RET
 
 narrow:
-	MOVL   $0xffffffff, R15
-	BZHIL  R13, R15, R15
-	KMOVW  R15, K1
-	MOVQ   rows+0(FP), R13
-	CMPQ   R13, $0x0e
-	JE     rows14x1
-	CMPQ   R13, $0x0d
-	JE     rows13x1
-	CMPQ   R13, $0x0c
-	JE     rows12x1
-	CMPQ   R13, $0x0b
-	JE     rows11x1
-	CMPQ   R13, $0x0a
-	JE     rows10x1
-	CMPQ   R13, $0x09
-	JE     rows9x1
-	CMPQ   R13, $0x08
-	JE     rows8x1
-	CMPQ   R13, $0x07
-	JE     rows7x1
-	CMPQ   R13, $0x06
-	JE     rows6x1
-	CMPQ   R13, $0x05
-	JE     rows5x1
-	CMPQ   R13, $0x04
-	JE     rows4x1
-	CMPQ   R13, $0x03
-	JE     rows3x1
-	CMPQ   R13, $0x02
-	JE     rows2x1
-	VPXORD Z0, Z0, Z0
-	CMPQ   R10, $0x30
-	JL     loop1x1
-	MOVQ   R11, R13
-	SUBQ   $0x01, R10
-	MOVQ   $0x00000001, R15
-	MOVQ   next+96(FP), R14
+	MOVL    $0xffffffff, R15
+	BZHIL   R13, R15, R15
+	KMOVW   R15, K1
+	MOVQ    rows+0(FP), R13
+	CMPQ    R13, $0x0e
+	JE      rows14x1
+	CMPQ    R13, $0x0d
+	JE      rows13x1
+	CMPQ    R13, $0x0c
+	JE      rows12x1
+	CMPQ    R13, $0x0b
+	JE      rows11x1
+	CMPQ    R13, $0x0a
+	JE      rows10x1
+	CMPQ    R13, $0x09
+	JE      rows9x1
+	CMPQ    R13, $0x08
+	JE      rows8x1
+	CMPQ    R13, $0x07
+	JE      rows7x1
+	CMPQ    R13, $0x06
+	JE      rows6x1
+	CMPQ    R13, $0x05
+	JE      rows5x1
+	CMPQ    R13, $0x04
+	JE      rows4x1
+	CMPQ    R13, $0x03
+	JE      rows3x1
+	CMPQ    R13, $0x02
+	JE      rows2x1
+	VPXORD  Z0, Z0, Z0
+	CMPQ    flush+144(FP), $0x00
+	JE      flush1x1
+	LDMXCSR 4(SP)
+
+flush1x1:
+	CMPQ R10, $0x30
+	JL   loop1x1
+	MOVQ R11, R13
+	SUBQ $0x01, R10
+	MOVQ $0x00000001, R15
+	MOVQ next+96(FP), R14
 
 first1x1:
 	PREFETCHT0   (R13)
@@ -6344,6 +6582,11 @@ loop1x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop1x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore1x1
+	LDMXCSR      (SP)
+
+restore1x1:
 	VBROADCASTSS alpha+80(FP), Z1
 	VMULPS       Z1, Z0, Z0
 	CMPQ         half+128(FP), $0x00
@@ -6355,7 +6598,12 @@ loop1x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop1x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again1x1
+	LDMXCSR      4(SP)
+
+again1x1:
+	JMP loop1x1
 
 whole1x1:
 	VBROADCASTSS beta+84(FP), Z2
@@ -6411,26 +6659,31 @@ narrow1x1:
 	RET
 
 rows14x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	CMPQ   R10, $0x30
-	JL     loop14x1
-	MOVQ   R11, R13
-	SUBQ   $0x0e, R10
-	MOVQ   $0x0000000e, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	CMPQ    flush+144(FP), $0x00
+	JE      flush14x1
+	LDMXCSR 4(SP)
+
+flush14x1:
+	CMPQ R10, $0x30
+	JL   loop14x1
+	MOVQ R11, R13
+	SUBQ $0x0e, R10
+	MOVQ $0x0000000e, R15
+	MOVQ next+96(FP), R14
 
 first14x1:
 	PREFETCHT0   (R13)
@@ -6513,6 +6766,11 @@ loop14x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop14x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore14x1
+	LDMXCSR      (SP)
+
+restore14x1:
 	VBROADCASTSS alpha+80(FP), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
@@ -6576,7 +6834,12 @@ loop14x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop14x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again14x1
+	LDMXCSR      4(SP)
+
+again14x1:
+	JMP loop14x1
 
 whole14x1:
 	VBROADCASTSS beta+84(FP), Z15
@@ -6840,25 +7103,30 @@ narrow14x1:
 	RET
 
 rows13x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	CMPQ   R10, $0x30
-	JL     loop13x1
-	MOVQ   R11, R13
-	SUBQ   $0x0d, R10
-	MOVQ   $0x0000000d, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	CMPQ    flush+144(FP), $0x00
+	JE      flush13x1
+	LDMXCSR 4(SP)
+
+flush13x1:
+	CMPQ R10, $0x30
+	JL   loop13x1
+	MOVQ R11, R13
+	SUBQ $0x0d, R10
+	MOVQ $0x0000000d, R15
+	MOVQ next+96(FP), R14
 
 first13x1:
 	PREFETCHT0   (R13)
@@ -6937,6 +7205,11 @@ loop13x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop13x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore13x1
+	LDMXCSR      (SP)
+
+restore13x1:
 	VBROADCASTSS alpha+80(FP), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
@@ -6996,7 +7269,12 @@ loop13x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop13x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again13x1
+	LDMXCSR      4(SP)
+
+again13x1:
+	JMP loop13x1
 
 whole13x1:
 	VBROADCASTSS beta+84(FP), Z14
@@ -7244,24 +7522,29 @@ narrow13x1:
 	RET
 
 rows12x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	CMPQ   R10, $0x30
-	JL     loop12x1
-	MOVQ   R11, R13
-	SUBQ   $0x0c, R10
-	MOVQ   $0x0000000c, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	CMPQ    flush+144(FP), $0x00
+	JE      flush12x1
+	LDMXCSR 4(SP)
+
+flush12x1:
+	CMPQ R10, $0x30
+	JL   loop12x1
+	MOVQ R11, R13
+	SUBQ $0x0c, R10
+	MOVQ $0x0000000c, R15
+	MOVQ next+96(FP), R14
 
 first12x1:
 	PREFETCHT0   (R13)
@@ -7336,6 +7619,11 @@ loop12x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop12x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore12x1
+	LDMXCSR      (SP)
+
+restore12x1:
 	VBROADCASTSS alpha+80(FP), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
@@ -7391,7 +7679,12 @@ loop12x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop12x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again12x1
+	LDMXCSR      4(SP)
+
+again12x1:
+	JMP loop12x1
 
 whole12x1:
 	VBROADCASTSS beta+84(FP), Z13
@@ -7623,23 +7916,28 @@ narrow12x1:
 	RET
 
 rows11x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	CMPQ   R10, $0x30
-	JL     loop11x1
-	MOVQ   R11, R13
-	SUBQ   $0x0b, R10
-	MOVQ   $0x0000000b, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	CMPQ    flush+144(FP), $0x00
+	JE      flush11x1
+	LDMXCSR 4(SP)
+
+flush11x1:
+	CMPQ R10, $0x30
+	JL   loop11x1
+	MOVQ R11, R13
+	SUBQ $0x0b, R10
+	MOVQ $0x0000000b, R15
+	MOVQ next+96(FP), R14
 
 first11x1:
 	PREFETCHT0   (R13)
@@ -7710,6 +8008,11 @@ loop11x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop11x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore11x1
+	LDMXCSR      (SP)
+
+restore11x1:
 	VBROADCASTSS alpha+80(FP), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
@@ -7761,7 +8064,12 @@ loop11x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop11x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again11x1
+	LDMXCSR      4(SP)
+
+again11x1:
+	JMP loop11x1
 
 whole11x1:
 	VBROADCASTSS beta+84(FP), Z12
@@ -7977,22 +8285,27 @@ narrow11x1:
 	RET
 
 rows10x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	CMPQ   R10, $0x30
-	JL     loop10x1
-	MOVQ   R11, R13
-	SUBQ   $0x0a, R10
-	MOVQ   $0x0000000a, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	CMPQ    flush+144(FP), $0x00
+	JE      flush10x1
+	LDMXCSR 4(SP)
+
+flush10x1:
+	CMPQ R10, $0x30
+	JL   loop10x1
+	MOVQ R11, R13
+	SUBQ $0x0a, R10
+	MOVQ $0x0000000a, R15
+	MOVQ next+96(FP), R14
 
 first10x1:
 	PREFETCHT0   (R13)
@@ -8057,6 +8370,11 @@ loop10x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop10x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore10x1
+	LDMXCSR      (SP)
+
+restore10x1:
 	VBROADCASTSS alpha+80(FP), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
@@ -8104,7 +8422,12 @@ loop10x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop10x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again10x1
+	LDMXCSR      4(SP)
+
+again10x1:
+	JMP loop10x1
 
 whole10x1:
 	VBROADCASTSS beta+84(FP), Z11
@@ -8304,21 +8627,26 @@ narrow10x1:
 	RET
 
 rows9x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	CMPQ   R10, $0x30
-	JL     loop9x1
-	MOVQ   R11, R13
-	SUBQ   $0x09, R10
-	MOVQ   $0x00000009, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	CMPQ    flush+144(FP), $0x00
+	JE      flush9x1
+	LDMXCSR 4(SP)
+
+flush9x1:
+	CMPQ R10, $0x30
+	JL   loop9x1
+	MOVQ R11, R13
+	SUBQ $0x09, R10
+	MOVQ $0x00000009, R15
+	MOVQ next+96(FP), R14
 
 first9x1:
 	PREFETCHT0   (R13)
@@ -8379,6 +8707,11 @@ loop9x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop9x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore9x1
+	LDMXCSR      (SP)
+
+restore9x1:
 	VBROADCASTSS alpha+80(FP), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
@@ -8422,7 +8755,12 @@ loop9x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop9x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again9x1
+	LDMXCSR      4(SP)
+
+again9x1:
+	JMP loop9x1
 
 whole9x1:
 	VBROADCASTSS beta+84(FP), Z10
@@ -8606,20 +8944,25 @@ narrow9x1:
 	RET
 
 rows8x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	CMPQ   R10, $0x30
-	JL     loop8x1
-	MOVQ   R11, R13
-	SUBQ   $0x08, R10
-	MOVQ   $0x00000008, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	CMPQ    flush+144(FP), $0x00
+	JE      flush8x1
+	LDMXCSR 4(SP)
+
+flush8x1:
+	CMPQ R10, $0x30
+	JL   loop8x1
+	MOVQ R11, R13
+	SUBQ $0x08, R10
+	MOVQ $0x00000008, R15
+	MOVQ next+96(FP), R14
 
 first8x1:
 	PREFETCHT0   (R13)
@@ -8676,6 +9019,11 @@ loop8x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop8x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore8x1
+	LDMXCSR      (SP)
+
+restore8x1:
 	VBROADCASTSS alpha+80(FP), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
@@ -8715,7 +9063,12 @@ loop8x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop8x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again8x1
+	LDMXCSR      4(SP)
+
+again8x1:
+	JMP loop8x1
 
 whole8x1:
 	VBROADCASTSS beta+84(FP), Z9
@@ -8883,19 +9236,24 @@ narrow8x1:
 	RET
 
 rows7x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	CMPQ   R10, $0x30
-	JL     loop7x1
-	MOVQ   R11, R13
-	SUBQ   $0x07, R10
-	MOVQ   $0x00000007, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	CMPQ    flush+144(FP), $0x00
+	JE      flush7x1
+	LDMXCSR 4(SP)
+
+flush7x1:
+	CMPQ R10, $0x30
+	JL   loop7x1
+	MOVQ R11, R13
+	SUBQ $0x07, R10
+	MOVQ $0x00000007, R15
+	MOVQ next+96(FP), R14
 
 first7x1:
 	PREFETCHT0   (R13)
@@ -8948,6 +9306,11 @@ loop7x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop7x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore7x1
+	LDMXCSR      (SP)
+
+restore7x1:
 	VBROADCASTSS alpha+80(FP), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
@@ -8983,7 +9346,12 @@ loop7x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop7x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again7x1
+	LDMXCSR      4(SP)
+
+again7x1:
+	JMP loop7x1
 
 whole7x1:
 	VBROADCASTSS beta+84(FP), Z8
@@ -9135,18 +9503,23 @@ narrow7x1:
 	RET
 
 rows6x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	CMPQ   R10, $0x30
-	JL     loop6x1
-	MOVQ   R11, R13
-	SUBQ   $0x06, R10
-	MOVQ   $0x00000006, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	CMPQ    flush+144(FP), $0x00
+	JE      flush6x1
+	LDMXCSR 4(SP)
+
+flush6x1:
+	CMPQ R10, $0x30
+	JL   loop6x1
+	MOVQ R11, R13
+	SUBQ $0x06, R10
+	MOVQ $0x00000006, R15
+	MOVQ next+96(FP), R14
 
 first6x1:
 	PREFETCHT0   (R13)
@@ -9195,6 +9568,11 @@ loop6x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop6x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore6x1
+	LDMXCSR      (SP)
+
+restore6x1:
 	VBROADCASTSS alpha+80(FP), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
@@ -9226,7 +9604,12 @@ loop6x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop6x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again6x1
+	LDMXCSR      4(SP)
+
+again6x1:
+	JMP loop6x1
 
 whole6x1:
 	VBROADCASTSS beta+84(FP), Z7
@@ -9362,17 +9745,22 @@ narrow6x1:
 	RET
 
 rows5x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	CMPQ   R10, $0x30
-	JL     loop5x1
-	MOVQ   R11, R13
-	SUBQ   $0x05, R10
-	MOVQ   $0x00000005, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	CMPQ    flush+144(FP), $0x00
+	JE      flush5x1
+	LDMXCSR 4(SP)
+
+flush5x1:
+	CMPQ R10, $0x30
+	JL   loop5x1
+	MOVQ R11, R13
+	SUBQ $0x05, R10
+	MOVQ $0x00000005, R15
+	MOVQ next+96(FP), R14
 
 first5x1:
 	PREFETCHT0   (R13)
@@ -9415,6 +9803,11 @@ loop5x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop5x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore5x1
+	LDMXCSR      (SP)
+
+restore5x1:
 	VBROADCASTSS alpha+80(FP), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
@@ -9442,7 +9835,12 @@ loop5x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop5x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again5x1
+	LDMXCSR      4(SP)
+
+again5x1:
+	JMP loop5x1
 
 whole5x1:
 	VBROADCASTSS beta+84(FP), Z6
@@ -9562,16 +9960,21 @@ narrow5x1:
 	RET
 
 rows4x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	CMPQ   R10, $0x30
-	JL     loop4x1
-	MOVQ   R11, R13
-	SUBQ   $0x04, R10
-	MOVQ   $0x00000004, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	CMPQ    flush+144(FP), $0x00
+	JE      flush4x1
+	LDMXCSR 4(SP)
+
+flush4x1:
+	CMPQ R10, $0x30
+	JL   loop4x1
+	MOVQ R11, R13
+	SUBQ $0x04, R10
+	MOVQ $0x00000004, R15
+	MOVQ next+96(FP), R14
 
 first4x1:
 	PREFETCHT0   (R13)
@@ -9610,6 +10013,11 @@ loop4x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop4x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore4x1
+	LDMXCSR      (SP)
+
+restore4x1:
 	VBROADCASTSS alpha+80(FP), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
@@ -9633,7 +10041,12 @@ loop4x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop4x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again4x1
+	LDMXCSR      4(SP)
+
+again4x1:
+	JMP loop4x1
 
 whole4x1:
 	VBROADCASTSS beta+84(FP), Z5
@@ -9737,15 +10150,20 @@ narrow4x1:
 	RET
 
 rows3x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	CMPQ   R10, $0x30
-	JL     loop3x1
-	MOVQ   R11, R13
-	SUBQ   $0x03, R10
-	MOVQ   $0x00000003, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	CMPQ    flush+144(FP), $0x00
+	JE      flush3x1
+	LDMXCSR 4(SP)
+
+flush3x1:
+	CMPQ R10, $0x30
+	JL   loop3x1
+	MOVQ R11, R13
+	SUBQ $0x03, R10
+	MOVQ $0x00000003, R15
+	MOVQ next+96(FP), R14
 
 first3x1:
 	PREFETCHT0   (R13)
@@ -9780,6 +10198,11 @@ loop3x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop3x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore3x1
+	LDMXCSR      (SP)
+
+restore3x1:
 	VBROADCASTSS alpha+80(FP), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
@@ -9799,7 +10222,12 @@ loop3x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop3x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again3x1
+	LDMXCSR      4(SP)
+
+again3x1:
+	JMP loop3x1
 
 whole3x1:
 	VBROADCASTSS beta+84(FP), Z4
@@ -9887,14 +10315,19 @@ narrow3x1:
 	RET
 
 rows2x1:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	CMPQ   R10, $0x30
-	JL     loop2x1
-	MOVQ   R11, R13
-	SUBQ   $0x02, R10
-	MOVQ   $0x00000002, R15
-	MOVQ   next+96(FP), R14
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	CMPQ    flush+144(FP), $0x00
+	JE      flush2x1
+	LDMXCSR 4(SP)
+
+flush2x1:
+	CMPQ R10, $0x30
+	JL   loop2x1
+	MOVQ R11, R13
+	SUBQ $0x02, R10
+	MOVQ $0x00000002, R15
+	MOVQ next+96(FP), R14
 
 first2x1:
 	PREFETCHT0   (R13)
@@ -9925,6 +10358,11 @@ loop2x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop2x1
+	CMPQ         flush+144(FP), $0x00
+	JE           restore2x1
+	LDMXCSR      (SP)
+
+restore2x1:
 	VBROADCASTSS alpha+80(FP), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
@@ -9940,7 +10378,12 @@ loop2x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop2x1
+	CMPQ         flush+144(FP), $0x00
+	JE           again2x1
+	LDMXCSR      4(SP)
+
+again2x1:
+	JMP loop2x1
 
 whole2x1:
 	VBROADCASTSS beta+84(FP), Z3
@@ -17517,9 +17960,17 @@ store2x1:
 	VZEROUPPER
 	RET
 
-// func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·tileF32AVX2(SB), NOSPLIT, $0-136
+// func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int, flush int)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
+TEXT ·tileF32AVX2(SB), NOSPLIT, $8-144
+	CMPQ    flush+136(FP), $0x00
+	JE      begin
+	STMXCSR (SP)
+	MOVL    (SP), R13
+	ORL     $0x00008040, R13
+	MOVL    R13, 4(SP)
+
+begin:
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
 	MOVQ  csa+40(FP), DI
@@ -17531,35 +17982,40 @@ TEXT ·tileF32AVX2(SB), NOSPLIT, $0-136
 	MOVQ  k+16(FP), R10
 
 halved:
-	MOVQ  c+64(FP), R11
-	MOVQ  ldc+72(FP), R12
-	LEAQ  (DX)(DX*2), SI
-	LEAQ  (DX)(DX*4), R13
-	LEAQ  (AX)(R13*1), BX
-	MOVQ  cols+8(FP), R13
-	MOVQ  rows+0(FP), R15
-	CMPQ  R13, $0x10
-	JNE   part
-	CMPQ  R15, $0x06
-	JNE   part
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	VPXOR Y10, Y10, Y10
-	VPXOR Y11, Y11, Y11
-	CMPQ  R10, $0x30
-	JL    loopWhole
-	MOVQ  R11, R13
-	SUBQ  $0x06, R10
-	MOVQ  $0x00000006, R15
-	MOVQ  next+96(FP), R14
+	MOVQ    c+64(FP), R11
+	MOVQ    ldc+72(FP), R12
+	LEAQ    (DX)(DX*2), SI
+	LEAQ    (DX)(DX*4), R13
+	LEAQ    (AX)(R13*1), BX
+	MOVQ    cols+8(FP), R13
+	MOVQ    rows+0(FP), R15
+	CMPQ    R13, $0x10
+	JNE     part
+	CMPQ    R15, $0x06
+	JNE     part
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	VPXOR   Y8, Y8, Y8
+	VPXOR   Y9, Y9, Y9
+	VPXOR   Y10, Y10, Y10
+	VPXOR   Y11, Y11, Y11
+	CMPQ    flush+136(FP), $0x00
+	JE      flushWhole
+	LDMXCSR 4(SP)
+
+flushWhole:
+	CMPQ R10, $0x30
+	JL   loopWhole
+	MOVQ R11, R13
+	SUBQ $0x06, R10
+	MOVQ $0x00000006, R15
+	MOVQ next+96(FP), R14
 
 firstWhole:
 	PREFETCHT0   (R13)
@@ -17619,6 +18075,11 @@ loopWhole:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loopWhole
+	CMPQ         flush+136(FP), $0x00
+	JE           restoreWhole
+	LDMXCSR      (SP)
+
+restoreWhole:
 	VBROADCASTSS alpha+80(FP), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
@@ -17668,7 +18129,12 @@ loopWhole:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loopWhole
+	CMPQ         flush+136(FP), $0x00
+	JE           againWhole
+	LDMXCSR      4(SP)
+
+againWhole:
+	JMP loopWhole
 
 wholeWhole:
 	VBROADCASTSS beta+84(FP), Y13
@@ -17805,12 +18271,17 @@ part:
 	JE           rows2x2
 	VPXOR        Y0, Y0, Y0
 	VPXOR        Y1, Y1, Y1
-	CMPQ         R10, $0x30
-	JL           loop1x2
-	MOVQ         R11, R13
-	SUBQ         $0x01, R10
-	MOVQ         $0x00000001, R15
-	MOVQ         next+96(FP), R14
+	CMPQ         flush+136(FP), $0x00
+	JE           flush1x2
+	LDMXCSR      4(SP)
+
+flush1x2:
+	CMPQ R10, $0x30
+	JL   loop1x2
+	MOVQ R11, R13
+	SUBQ $0x01, R10
+	MOVQ $0x00000001, R15
+	MOVQ next+96(FP), R14
 
 first1x2:
 	PREFETCHT0   (R13)
@@ -17838,6 +18309,11 @@ loop1x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop1x2
+	CMPQ         flush+136(FP), $0x00
+	JE           restore1x2
+	LDMXCSR      (SP)
+
+restore1x2:
 	VBROADCASTSS alpha+80(FP), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
@@ -17852,7 +18328,12 @@ loop1x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop1x2
+	CMPQ         flush+136(FP), $0x00
+	JE           again1x2
+	LDMXCSR      4(SP)
+
+again1x2:
+	JMP loop1x2
 
 whole1x2:
 	VBROADCASTSS beta+84(FP), Y3
@@ -17895,24 +18376,29 @@ store1x2:
 	RET
 
 rows6x2:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	VPXOR Y10, Y10, Y10
-	VPXOR Y11, Y11, Y11
-	CMPQ  R10, $0x30
-	JL    loop6x2
-	MOVQ  R11, R13
-	SUBQ  $0x06, R10
-	MOVQ  $0x00000006, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	VPXOR   Y8, Y8, Y8
+	VPXOR   Y9, Y9, Y9
+	VPXOR   Y10, Y10, Y10
+	VPXOR   Y11, Y11, Y11
+	CMPQ    flush+136(FP), $0x00
+	JE      flush6x2
+	LDMXCSR 4(SP)
+
+flush6x2:
+	CMPQ R10, $0x30
+	JL   loop6x2
+	MOVQ R11, R13
+	SUBQ $0x06, R10
+	MOVQ $0x00000006, R15
+	MOVQ next+96(FP), R14
 
 first6x2:
 	PREFETCHT0   (R13)
@@ -17972,6 +18458,11 @@ loop6x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop6x2
+	CMPQ         flush+136(FP), $0x00
+	JE           restore6x2
+	LDMXCSR      (SP)
+
+restore6x2:
 	VBROADCASTSS alpha+80(FP), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
@@ -18021,7 +18512,12 @@ loop6x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop6x2
+	CMPQ         flush+136(FP), $0x00
+	JE           again6x2
+	LDMXCSR      4(SP)
+
+again6x2:
+	JMP loop6x2
 
 whole6x2:
 	VBROADCASTSS beta+84(FP), Y13
@@ -18139,22 +18635,27 @@ store6x2:
 	RET
 
 rows5x2:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	CMPQ  R10, $0x30
-	JL    loop5x2
-	MOVQ  R11, R13
-	SUBQ  $0x05, R10
-	MOVQ  $0x00000005, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	VPXOR   Y8, Y8, Y8
+	VPXOR   Y9, Y9, Y9
+	CMPQ    flush+136(FP), $0x00
+	JE      flush5x2
+	LDMXCSR 4(SP)
+
+flush5x2:
+	CMPQ R10, $0x30
+	JL   loop5x2
+	MOVQ R11, R13
+	SUBQ $0x05, R10
+	MOVQ $0x00000005, R15
+	MOVQ next+96(FP), R14
 
 first5x2:
 	PREFETCHT0   (R13)
@@ -18206,6 +18707,11 @@ loop5x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop5x2
+	CMPQ         flush+136(FP), $0x00
+	JE           restore5x2
+	LDMXCSR      (SP)
+
+restore5x2:
 	VBROADCASTSS alpha+80(FP), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
@@ -18248,7 +18754,12 @@ loop5x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop5x2
+	CMPQ         flush+136(FP), $0x00
+	JE           again5x2
+	LDMXCSR      4(SP)
+
+again5x2:
+	JMP loop5x2
 
 whole5x2:
 	VBROADCASTSS beta+84(FP), Y11
@@ -18351,20 +18862,25 @@ store5x2:
 	RET
 
 rows4x2:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	CMPQ  R10, $0x30
-	JL    loop4x2
-	MOVQ  R11, R13
-	SUBQ  $0x04, R10
-	MOVQ  $0x00000004, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	CMPQ    flush+136(FP), $0x00
+	JE      flush4x2
+	LDMXCSR 4(SP)
+
+flush4x2:
+	CMPQ R10, $0x30
+	JL   loop4x2
+	MOVQ R11, R13
+	SUBQ $0x04, R10
+	MOVQ $0x00000004, R15
+	MOVQ next+96(FP), R14
 
 first4x2:
 	PREFETCHT0   (R13)
@@ -18410,6 +18926,11 @@ loop4x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop4x2
+	CMPQ         flush+136(FP), $0x00
+	JE           restore4x2
+	LDMXCSR      (SP)
+
+restore4x2:
 	VBROADCASTSS alpha+80(FP), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
@@ -18445,7 +18966,12 @@ loop4x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop4x2
+	CMPQ         flush+136(FP), $0x00
+	JE           again4x2
+	LDMXCSR      4(SP)
+
+again4x2:
+	JMP loop4x2
 
 whole4x2:
 	VBROADCASTSS beta+84(FP), Y9
@@ -18533,18 +19059,23 @@ store4x2:
 	RET
 
 rows3x2:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	CMPQ  R10, $0x30
-	JL    loop3x2
-	MOVQ  R11, R13
-	SUBQ  $0x03, R10
-	MOVQ  $0x00000003, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	CMPQ    flush+136(FP), $0x00
+	JE      flush3x2
+	LDMXCSR 4(SP)
+
+flush3x2:
+	CMPQ R10, $0x30
+	JL   loop3x2
+	MOVQ R11, R13
+	SUBQ $0x03, R10
+	MOVQ $0x00000003, R15
+	MOVQ next+96(FP), R14
 
 first3x2:
 	PREFETCHT0   (R13)
@@ -18584,6 +19115,11 @@ loop3x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop3x2
+	CMPQ         flush+136(FP), $0x00
+	JE           restore3x2
+	LDMXCSR      (SP)
+
+restore3x2:
 	VBROADCASTSS alpha+80(FP), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
@@ -18612,7 +19148,12 @@ loop3x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop3x2
+	CMPQ         flush+136(FP), $0x00
+	JE           again3x2
+	LDMXCSR      4(SP)
+
+again3x2:
+	JMP loop3x2
 
 whole3x2:
 	VBROADCASTSS beta+84(FP), Y7
@@ -18685,16 +19226,21 @@ store3x2:
 	RET
 
 rows2x2:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	CMPQ  R10, $0x30
-	JL    loop2x2
-	MOVQ  R11, R13
-	SUBQ  $0x02, R10
-	MOVQ  $0x00000002, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	CMPQ    flush+136(FP), $0x00
+	JE      flush2x2
+	LDMXCSR 4(SP)
+
+flush2x2:
+	CMPQ R10, $0x30
+	JL   loop2x2
+	MOVQ R11, R13
+	SUBQ $0x02, R10
+	MOVQ $0x00000002, R15
+	MOVQ next+96(FP), R14
 
 first2x2:
 	PREFETCHT0   (R13)
@@ -18728,6 +19274,11 @@ loop2x2:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop2x2
+	CMPQ         flush+136(FP), $0x00
+	JE           restore2x2
+	LDMXCSR      (SP)
+
+restore2x2:
 	VBROADCASTSS alpha+80(FP), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
@@ -18749,7 +19300,12 @@ loop2x2:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop2x2
+	CMPQ         flush+136(FP), $0x00
+	JE           again2x2
+	LDMXCSR      4(SP)
+
+again2x2:
+	JMP loop2x2
 
 whole2x2:
 	VBROADCASTSS beta+84(FP), Y5
@@ -18822,12 +19378,17 @@ narrow:
 	CMPQ         R13, $0x02
 	JE           rows2x1
 	VPXOR        Y0, Y0, Y0
-	CMPQ         R10, $0x30
-	JL           loop1x1
-	MOVQ         R11, R13
-	SUBQ         $0x01, R10
-	MOVQ         $0x00000001, R15
-	MOVQ         next+96(FP), R14
+	CMPQ         flush+136(FP), $0x00
+	JE           flush1x1
+	LDMXCSR      4(SP)
+
+flush1x1:
+	CMPQ R10, $0x30
+	JL   loop1x1
+	MOVQ R11, R13
+	SUBQ $0x01, R10
+	MOVQ $0x00000001, R15
+	MOVQ next+96(FP), R14
 
 first1x1:
 	PREFETCHT0   (R13)
@@ -18850,6 +19411,11 @@ loop1x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop1x1
+	CMPQ         flush+136(FP), $0x00
+	JE           restore1x1
+	LDMXCSR      (SP)
+
+restore1x1:
 	VBROADCASTSS alpha+80(FP), Y1
 	VMULPS       Y1, Y0, Y0
 	CMPQ         half+128(FP), $0x00
@@ -18861,7 +19427,12 @@ loop1x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop1x1
+	CMPQ         flush+136(FP), $0x00
+	JE           again1x1
+	LDMXCSR      4(SP)
+
+again1x1:
+	JMP loop1x1
 
 whole1x1:
 	VBROADCASTSS beta+84(FP), Y2
@@ -18898,18 +19469,23 @@ store1x1:
 	RET
 
 rows6x1:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	CMPQ  R10, $0x30
-	JL    loop6x1
-	MOVQ  R11, R13
-	SUBQ  $0x06, R10
-	MOVQ  $0x00000006, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	CMPQ    flush+136(FP), $0x00
+	JE      flush6x1
+	LDMXCSR 4(SP)
+
+flush6x1:
+	CMPQ R10, $0x30
+	JL   loop6x1
+	MOVQ R11, R13
+	SUBQ $0x06, R10
+	MOVQ $0x00000006, R15
+	MOVQ next+96(FP), R14
 
 first6x1:
 	PREFETCHT0   (R13)
@@ -18954,6 +19530,11 @@ loop6x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop6x1
+	CMPQ         flush+136(FP), $0x00
+	JE           restore6x1
+	LDMXCSR      (SP)
+
+restore6x1:
 	VBROADCASTSS alpha+80(FP), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
@@ -18985,7 +19566,12 @@ loop6x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop6x1
+	CMPQ         flush+136(FP), $0x00
+	JE           again6x1
+	LDMXCSR      4(SP)
+
+again6x1:
+	JMP loop6x1
 
 whole6x1:
 	VBROADCASTSS beta+84(FP), Y7
@@ -19067,17 +19653,22 @@ store6x1:
 	RET
 
 rows5x1:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	CMPQ  R10, $0x30
-	JL    loop5x1
-	MOVQ  R11, R13
-	SUBQ  $0x05, R10
-	MOVQ  $0x00000005, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	CMPQ    flush+136(FP), $0x00
+	JE      flush5x1
+	LDMXCSR 4(SP)
+
+flush5x1:
+	CMPQ R10, $0x30
+	JL   loop5x1
+	MOVQ R11, R13
+	SUBQ $0x05, R10
+	MOVQ $0x00000005, R15
+	MOVQ next+96(FP), R14
 
 first5x1:
 	PREFETCHT0   (R13)
@@ -19116,6 +19707,11 @@ loop5x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop5x1
+	CMPQ         flush+136(FP), $0x00
+	JE           restore5x1
+	LDMXCSR      (SP)
+
+restore5x1:
 	VBROADCASTSS alpha+80(FP), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
@@ -19143,7 +19739,12 @@ loop5x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop5x1
+	CMPQ         flush+136(FP), $0x00
+	JE           again5x1
+	LDMXCSR      4(SP)
+
+again5x1:
+	JMP loop5x1
 
 whole5x1:
 	VBROADCASTSS beta+84(FP), Y6
@@ -19216,16 +19817,21 @@ store5x1:
 	RET
 
 rows4x1:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	CMPQ  R10, $0x30
-	JL    loop4x1
-	MOVQ  R11, R13
-	SUBQ  $0x04, R10
-	MOVQ  $0x00000004, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	CMPQ    flush+136(FP), $0x00
+	JE      flush4x1
+	LDMXCSR 4(SP)
+
+flush4x1:
+	CMPQ R10, $0x30
+	JL   loop4x1
+	MOVQ R11, R13
+	SUBQ $0x04, R10
+	MOVQ $0x00000004, R15
+	MOVQ next+96(FP), R14
 
 first4x1:
 	PREFETCHT0   (R13)
@@ -19260,6 +19866,11 @@ loop4x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop4x1
+	CMPQ         flush+136(FP), $0x00
+	JE           restore4x1
+	LDMXCSR      (SP)
+
+restore4x1:
 	VBROADCASTSS alpha+80(FP), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
@@ -19283,7 +19894,12 @@ loop4x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop4x1
+	CMPQ         flush+136(FP), $0x00
+	JE           again4x1
+	LDMXCSR      4(SP)
+
+again4x1:
+	JMP loop4x1
 
 whole4x1:
 	VBROADCASTSS beta+84(FP), Y5
@@ -19347,15 +19963,20 @@ store4x1:
 	RET
 
 rows3x1:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	CMPQ  R10, $0x30
-	JL    loop3x1
-	MOVQ  R11, R13
-	SUBQ  $0x03, R10
-	MOVQ  $0x00000003, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	CMPQ    flush+136(FP), $0x00
+	JE      flush3x1
+	LDMXCSR 4(SP)
+
+flush3x1:
+	CMPQ R10, $0x30
+	JL   loop3x1
+	MOVQ R11, R13
+	SUBQ $0x03, R10
+	MOVQ $0x00000003, R15
+	MOVQ next+96(FP), R14
 
 first3x1:
 	PREFETCHT0   (R13)
@@ -19386,6 +20007,11 @@ loop3x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop3x1
+	CMPQ         flush+136(FP), $0x00
+	JE           restore3x1
+	LDMXCSR      (SP)
+
+restore3x1:
 	VBROADCASTSS alpha+80(FP), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
@@ -19405,7 +20031,12 @@ loop3x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop3x1
+	CMPQ         flush+136(FP), $0x00
+	JE           again3x1
+	LDMXCSR      4(SP)
+
+again3x1:
+	JMP loop3x1
 
 whole3x1:
 	VBROADCASTSS beta+84(FP), Y4
@@ -19460,14 +20091,19 @@ store3x1:
 	RET
 
 rows2x1:
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	CMPQ  R10, $0x30
-	JL    loop2x1
-	MOVQ  R11, R13
-	SUBQ  $0x02, R10
-	MOVQ  $0x00000002, R15
-	MOVQ  next+96(FP), R14
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	CMPQ    flush+136(FP), $0x00
+	JE      flush2x1
+	LDMXCSR 4(SP)
+
+flush2x1:
+	CMPQ R10, $0x30
+	JL   loop2x1
+	MOVQ R11, R13
+	SUBQ $0x02, R10
+	MOVQ $0x00000002, R15
+	MOVQ next+96(FP), R14
 
 first2x1:
 	PREFETCHT0   (R13)
@@ -19494,6 +20130,11 @@ loop2x1:
 	ADDQ         R9, R8
 	DECQ         R10
 	JNE          loop2x1
+	CMPQ         flush+136(FP), $0x00
+	JE           restore2x1
+	LDMXCSR      (SP)
+
+restore2x1:
 	VBROADCASTSS alpha+80(FP), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
@@ -19509,7 +20150,12 @@ loop2x1:
 	MOVQ         k+16(FP), R10
 	SUBQ         half+128(FP), R10
 	MOVQ         $0x00000000, half+128(FP)
-	JMP          loop2x1
+	CMPQ         flush+136(FP), $0x00
+	JE           again2x1
+	LDMXCSR      4(SP)
+
+again2x1:
+	JMP loop2x1
 
 whole2x1:
 	VBROADCASTSS beta+84(FP), Y3

@@ -18,7 +18,7 @@ func tileHalfB(rows, cols, k int, a []float32, rsa, csa int, b []dtype.BF16, rsb
 
 // tileHalfC is the halfCFunc of AVX-512.
 func tileHalfC(rows, cols, k int, a []float32, rsa, csa int, b []float32, rsb int, c []dtype.BF16, ldc int, alpha float32) {
-	tileF32AVX512(rows, cols, k, &a[0], rsa*4, csa*4, &b[0], rsb*4, nil, ldc*2, alpha, 0, nil, nil, 0, 0, 0, 0, (*uint16)(&c[0]))
+	tileF32AVX512(rows, cols, k, &a[0], rsa*4, csa*4, &b[0], rsb*4, nil, ldc*2, alpha, 0, nil, nil, 0, 0, 0, 0, (*uint16)(&c[0]), 0)
 }
 
 // tilePairsHalfC is that of AVX-512 BF16, for pairs.

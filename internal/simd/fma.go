@@ -27,6 +27,30 @@ func FMA4(c *[4]float32, a float32, b *[4]float32) {
 	}
 }
 
+// FMA4Flush is FMA4 to which numbers below 2⁻¹²⁶ are zeros, as operands and as results. So VDPBF16PS adds its products, and a
+// fused multiply-add where MXCSR has FTZ and DAZ.
+func FMA4Flush(c *[4]float32, a float32, b *[4]float32) {
+	const normal = 0x1p-126
+	const least = normal - 0x1p-151 // what is below rounds to less than 2⁻¹²⁶
+	v := flush(float64(a), normal)
+	for i, w := range b {
+		p, old := v*flush(float64(w), normal), flush(float64(c[i]), normal)
+		s := p + old
+		if doubtful(s) {
+			s = toOdd(p, old, s)
+		}
+		c[i] = float32(flush(s, least))
+	}
+}
+
+// flush is x, or a zero of its sign if x is below least.
+func flush(x, least float64) float64 {
+	if math.Abs(x) < least {
+		return math.Copysign(0, x)
+	}
+	return x
+}
+
 // doubtful reports whether s, a sum that was rounded to float64, may lie between two float32 where the sum itself does not.
 func doubtful(s float64) bool { return math.Float64bits(s)<<36 == 0 }
 

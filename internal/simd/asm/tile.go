@@ -111,16 +111,20 @@ func tile(c *build.Context, s isa, lanes, halves operand.Mem) {
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%s, rsa, csa int, b *%s, rsb int, c *%[3]s, ldc int, alpha, beta %[3]s, "+
-		"first, next *%[3]s, lds, step, n, half int%[4]s)", s.factor(), s.factorB(), s.typ(), s.narrowParam()))
+		"first, next *%[3]s, lds, step, n, half int%[4]s%[5]s)", s.factor(), s.factorB(), s.typ(), s.narrowParam(), s.flushParam()))
 	k := "k > 0"
 	if s.pairs {
 		k += " pairs"
 	}
 	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and %s; strides are in bytes. "+
 		"To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. "+
-		"If half > 0, the sum of so many k is written to first, and the tile's own begins after it.%s",
-		name, s.rows, 2*s.lanes, k, s.narrowDoc()))
+		"If half > 0, the sum of so many k is written to first, and the tile's own begins after it.%s%s",
+		name, s.rows, 2*s.lanes, k, s.narrowDoc(), s.flushDoc()))
 	c.Pragma("noescape")
+	var modes controls
+	if s.flushes() {
+		modes = controlWords(c, scratch.As32())
+	}
 
 	c.Load(c.Param("a"), base[0])
 	c.Load(c.Param("rsa"), rsa)
@@ -152,7 +156,7 @@ func tile(c *build.Context, s isa, lanes, halves operand.Mem) {
 	c.JNE(operand.LabelRef("part"))
 	c.CMPQ(ahead, operand.Imm(uint64(s.rows)))
 	c.JNE(operand.LabelRef("part"))
-	section(c, s, s.rows, 2, true, halves)
+	section(c, s, modes, s.rows, 2, true, halves)
 	c.Label("part")
 	c.CMPQ(scratch, operand.Imm(uint64(s.lanes)))
 	c.JLE(operand.LabelRef("narrow"))
@@ -169,10 +173,10 @@ func tile(c *build.Context, s isa, lanes, halves operand.Mem) {
 			c.CMPQ(scratch, operand.Imm(uint64(r)))
 			c.JE(operand.LabelRef(fmt.Sprintf("rows%dx%d", r, vectors)))
 		}
-		section(c, s, 1, vectors, false, halves)
+		section(c, s, modes, 1, vectors, false, halves)
 		for r := s.rows; r > 1; r-- {
 			c.Label(fmt.Sprintf("rows%dx%d", r, vectors))
-			section(c, s, r, vectors, false, halves)
+			section(c, s, modes, r, vectors, false, halves)
 		}
 	}
 }
@@ -204,7 +208,7 @@ func maskBelow(c *build.Context, n reg.GPPhysical, bits int, lanes operand.Mem) 
 
 // section is the loop over k and the update of C for one number of rows and of
 // vectors. In a whole tile no column is missing: a masked store takes long on some processors.
-func section(c *build.Context, s isa, rows, vectors int, whole bool, halves operand.Mem) {
+func section(c *build.Context, s isa, modes controls, rows, vectors int, whole bool, halves operand.Mem) {
 	label := func(what string) string { return fmt.Sprintf("%s%dx%d", what, rows, vectors) }
 	last := vectors - 1
 	if whole {
@@ -241,6 +245,7 @@ func section(c *build.Context, s isa, rows, vectors int, whole bool, halves oper
 		}
 		c.ADDQ(rsb, bRow)
 	}
+	s.mode(c, modes.flushing, label("flush"))
 	c.CMPQ(counter, operand.Imm(prefetchFrom))
 	c.JL(operand.LabelRef(label("loop")))
 	c.MOVQ(cRow, scratch) // a row of C at each of the first steps
@@ -261,6 +266,7 @@ func section(c *build.Context, s isa, rows, vectors int, whole bool, halves oper
 	step()
 	c.DECQ(counter)
 	c.JNE(operand.LabelRef(label("loop")))
+	s.mode(c, modes.before, label("restore"))
 
 	alpha, beta, old := s.vec(rows*vectors), s.vec(rows*vectors+1), s.vec(rows*vectors+2)
 	sums, next, lds, between := base[0], base[1], rsa, csa // of A they are not used any more
@@ -286,6 +292,7 @@ func section(c *build.Context, s isa, rows, vectors int, whole bool, halves oper
 	c.Load(c.Param("k"), counter)
 	c.SUBQ(address(c, "half"), counter)
 	c.MOVQ(operand.U32(0), address(c, "half"))
+	s.mode(c, modes.flushing, label("again"))
 	c.JMP(operand.LabelRef(label("loop")))
 
 	c.Label(label("whole"))
@@ -368,6 +375,51 @@ func (s isa) narrowDoc() string {
 		return " If narrow is not nil, C is there, of bfloat16, and only written: beta is 0."
 	}
 	return ""
+}
+
+// flushes reports whether the tile can count numbers below 2⁻¹²⁶ as zeros while k runs; then it has a parameter that says so.
+func (s isa) flushes() bool { return s.bits == 32 && !s.pairs && !s.halfB }
+
+func (s isa) flushParam() string {
+	if s.flushes() {
+		return ", flush int"
+	}
+	return ""
+}
+
+func (s isa) flushDoc() string {
+	if s.flushes() {
+		return " If flush is not 0, sums and elements of A and B below 2⁻¹²⁶ are zeros."
+	}
+	return ""
+}
+
+// controls are where the words of MXCSR lie, as it was and with FTZ and DAZ.
+type controls struct{ before, flushing operand.Mem }
+
+// controlWords emits the reading of MXCSR, if the parameter flush is not 0.
+func controlWords(c *build.Context, by reg.Register) controls {
+	room := c.AllocLocal(8)
+	modes := controls{room, room.Offset(4)}
+	c.CMPQ(address(c, "flush"), operand.Imm(0))
+	c.JE(operand.LabelRef("begin"))
+	c.STMXCSR(modes.before)
+	c.MOVL(modes.before, by)
+	c.ORL(operand.U32(1<<15|1<<6), by)
+	c.MOVL(by, modes.flushing)
+	c.Label("begin")
+	return modes
+}
+
+// mode sets MXCSR if the parameter flush is not 0.
+func (s isa) mode(c *build.Context, word operand.Mem, label string) {
+	if !s.flushes() {
+		return
+	}
+	c.CMPQ(address(c, "flush"), operand.Imm(0))
+	c.JE(operand.LabelRef(label))
+	c.LDMXCSR(word)
+	c.Label(label)
 }
 
 // narrow rounds a tile to bfloat16 and writes it to C. To each sum it adds just under half of the last place kept, and the
