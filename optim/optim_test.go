@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,13 @@ func oneIfSharded(rows, columns, vector bool) int {
 	return 0
 }
 
+func oneIfColumns(_, columns, _ bool) int {
+	if columns {
+		return 1
+	}
+	return 0
+}
+
 var kinds = []kind{
 	{"SGD", optim.With(optim.NewSGD, optim.SGDConfig{}),
 		func() oracle { return sgdOracle(0, 0, 0, false) }, silent},
@@ -52,14 +60,13 @@ var kinds = []kind{
 	{"AdamW coupled decay", optim.With(optim.NewAdamW, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2, Coupled: true}),
 		func() oracle { return adamOracle(0.7, 0.95, 1e-3, 0, 0.2) }, silent},
 	{"SparseAdam", optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{Eps: 1e-2}),
-		func() oracle { return sparseAdamOracle(0.9, 0.999, 1e-2) }, silent},
+		func() oracle { return sparseAdamOracle(0.9, 0.999, 1e-2, 0) }, silent},
+	{"SparseAdam decay", optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{Eps: 1e-2, WeightDecay: 0.2}),
+		func() oracle { return sparseAdamOracle(0.9, 0.999, 1e-2, 0.2) }, silent},
 	{"RowAdagrad", optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{Eps: 1e-3}),
-		func() oracle { return rowAdagradOracle(1e-3) }, func(_, columns, _ bool) int {
-			if columns {
-				return 1
-			}
-			return 0
-		}},
+		func() oracle { return rowAdagradOracle(1e-3, 0) }, oneIfColumns},
+	{"RowAdagrad decay", optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{Eps: 1e-3, WeightDecay: 0.3}),
+		func() oracle { return rowAdagradOracle(1e-3, 0.3) }, oneIfColumns},
 	{"AdamW AMSGrad", optim.With(optim.NewAdamW, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.8, Eps: 1e-3, WeightDecay: 0.2, AMSGrad: true}),
 		func() oracle { return amsgradOracle(0.7, 0.8, 1e-3, 0.2, 0) }, silent},
 	{"Adam AMSGrad", optim.With(optim.NewAdamW, optim.AdamWConfig{Beta2: 0.8, Eps: 1e-3, WeightDecay: 0.2, AMSGrad: true, Coupled: true}),
@@ -298,6 +305,8 @@ func TestBadConfigurations(t *testing.T) {
 			"Momentum is -1":                   func() { optim.NewSGD(list, optim.SGDConfig{Momentum: -1}) },
 			"Nesterov":                         func() { optim.NewSGD(list, optim.SGDConfig{Nesterov: true}) },
 			"Beta1 is 1":                       func() { optim.NewAdamW(list, optim.AdamWConfig{Beta1: 1}) },
+			"RowAdagrad: WeightDecay is -1":    func() { optim.NewRowAdagrad(list, optim.RowAdagradConfig{WeightDecay: -1}) },
+			"SparseAdam: WeightDecay is NaN":   func() { optim.NewSparseAdam(list, optim.SparseAdamConfig{WeightDecay: math.NaN()}) },
 			"Beta2 is -0.5":                    func() { optim.NewSparseAdam(list, optim.SparseAdamConfig{Beta2: -0.5}) },
 			"Eps is -1":                        func() { optim.NewRowAdagrad(list, optim.RowAdagradConfig{Eps: -1}) },
 			"parameter 0 is in":                func() { optim.NewSGD([]*dtensor.Tensor{ids}, optim.SGDConfig{}) },
@@ -387,8 +396,9 @@ func TestMovedParameter(t *testing.T) {
 func TestRowsGiveTheBitsOfDense(t *testing.T) {
 	const rows, width = 40, 9
 	for _, k := range ofMatrices {
-		if k.name == "SparseAdam" {
-			continue // lazy: it leaves the other rows alone
+		switch k.name {
+		case "SparseAdam", "SparseAdam decay", "RowAdagrad decay": // lazy: they leave the other rows alone
+			continue
 		}
 		meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
 			for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {

@@ -109,7 +109,7 @@ func adamOracle(b1, b2, eps, decay, l2 float64) oracle {
 	}
 }
 
-func sparseAdamOracle(b1, b2, eps float64) oracle {
+func sparseAdamOracle(b1, b2, eps, decay float64) oracle {
 	var m, v []float64
 	return func(p, g []float64, width int, rows []int, t int, lr float64) {
 		if m == nil {
@@ -122,12 +122,12 @@ func sparseAdamOracle(b1, b2, eps float64) oracle {
 			}
 			m[i] += (1 - b1) * (g[i] - m[i])
 			v[i] += (1 - b2) * (g[i]*g[i] - v[i])
-			p[i] -= step * m[i] / (math.Sqrt(v[i]) + eps)
+			p[i] -= lr*decay*p[i] + step*m[i]/(math.Sqrt(v[i])+eps)
 		}
 	}
 }
 
-func rowAdagradOracle(eps float64) oracle {
+func rowAdagradOracle(eps, decay float64) oracle {
 	var sum []float64
 	return func(p, g []float64, width int, rows []int, t int, lr float64) {
 		if sum == nil {
@@ -137,11 +137,13 @@ func rowAdagradOracle(eps float64) oracle {
 			if !has(rows, r) {
 				continue
 			}
-			for _, v := range g[r*width : (r+1)*width] {
-				sum[r] += v * v / float64(width)
+			own := make([]float64, width)
+			for i := range own {
+				own[i] = g[r*width+i] + decay*p[r*width+i]
+				sum[r] += own[i] * own[i] / float64(width)
 			}
-			for i := r * width; i < (r+1)*width; i++ {
-				p[i] -= lr * g[i] / (math.Sqrt(sum[r]) + eps)
+			for i, v := range own {
+				p[r*width+i] -= lr * v / (math.Sqrt(sum[r]) + eps)
 			}
 		}
 	}

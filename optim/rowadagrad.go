@@ -13,28 +13,31 @@ import (
 
 // A RowAdagradConfig sets up RowAdagrad.
 type RowAdagradConfig struct {
-	Eps      float64 // added to the root; 0 stands for 1e-10
-	NoMaster bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
+	Eps         float64 // added to the root; 0 stands for 1e-10
+	WeightDecay float64 // added to the gradient, times the parameter, in the rows that the gradient has
+	NoMaster    bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
 }
 
 // RowAdagrad is Adagrad with one number for each row of a table instead of one
 // for each element, the usual optimizer of large embedding tables. For each row
 // p of D elements with gradient g,
 //
+//	g += WeightDecay·p
 //	s += (g₀² + g₁² + …)/D
 //	p -= lr · g/(√s + Eps)
 //
-// where s is sharded as the rows of the table are. A row whose gradient is 0 does not
-// move, so a row-sparse gradient gives exactly the result of a dense one, and only its rows
-// are touched. If the columns of a parameter are sharded, one collective of a number a row
+// where s is sharded as the rows of the table are. Without weight decay a row whose gradient is 0
+// does not move, so a row-sparse gradient gives exactly the result of a dense one. Only its rows
+// are touched: with weight decay, as FBGEMM has it in its mode L2, a row decays when it is looked up, and
+// all rows do with a dense gradient. If the columns of a parameter are sharded, one collective of a number a row
 // adds up the sums of squares over those axes.
 //
 // A parameter of one dimension is a table of rows of one element, and one without
 // dimensions a single row.
 type RowAdagrad struct {
 	base
-	eps  float64
-	sums []*dtensor.Tensor // [rows]
+	eps, decay float64
+	sums       []*dtensor.Tensor // [rows]
 }
 
 // NewRowAdagrad returns a RowAdagrad for params. It throws an error that names
@@ -44,7 +47,8 @@ func NewRowAdagrad(params []*dtensor.Tensor, c RowAdagradConfig) *RowAdagrad {
 		c.Eps = 1e-10
 	}
 	atLeastZero("NewRowAdagrad", "Eps", c.Eps)
-	a := &RowAdagrad{base: newBase("RowAdagrad", params, c.NoMaster), eps: c.Eps}
+	atLeastZero("NewRowAdagrad", "WeightDecay", c.WeightDecay)
+	a := &RowAdagrad{base: newBase("RowAdagrad", params, c.NoMaster), eps: c.Eps, decay: c.WeightDecay}
 	for _, p := range params {
 		a.sums = append(a.sums, rowState(p))
 	}
@@ -79,6 +83,9 @@ func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
 		table, sums, rows := asTable(c.local), a.sums[c.i].Local(), c.rows
 		if c.dense != nil {
 			rows = tensor.Rows{Index: tensor.Arange(table.Device(), tensor.Int64, 0, table.Dim(0)), Values: asTable(c.dense)}
+		}
+		if a.decay != 0 {
+			rows.Values = decayed(rows.Values, tensor.TakeRows(table, rows.Index, 0), a.decay)
 		}
 		var mean *tensor.Tensor
 		if axes := columnAxes(c.param); len(axes) > 0 {

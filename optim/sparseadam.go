@@ -10,10 +10,11 @@ import (
 
 // A SparseAdamConfig sets up SparseAdam. The zero value has the usual constants.
 type SparseAdamConfig struct {
-	Beta1    float64 // 0 stands for 0.9
-	Beta2    float64 // 0 stands for 0.999
-	Eps      float64 // 0 stands for 1e-8
-	NoMaster bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
+	Beta1       float64 // 0 stands for 0.9
+	Beta2       float64 // 0 stands for 0.999
+	Eps         float64 // 0 stands for 1e-8
+	WeightDecay float64 // a step takes lr·WeightDecay of the rows that the gradient has
+	NoMaster    bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
 }
 
 // SparseAdam is the lazy Adam of torch.optim.SparseAdam: a step changes only the
@@ -22,7 +23,7 @@ type SparseAdamConfig struct {
 //
 //	m += (1-Beta1)·(g - m)
 //	v += (1-Beta2)·(g² - v)
-//	p -= lr·√(1-Beta2ᵗ)/(1-Beta1ᵗ) · m / (√v + Eps)
+//	p -= lr·WeightDecay·p + lr·√(1-Beta2ᵗ)/(1-Beta1ᵗ) · m / (√v + Eps)
 //
 // A row that is looked up rarely therefore keeps its momentum in between; AdamW gives
 // the result of a dense gradient. SparseAdam takes a dense gradient as one that has every
@@ -37,6 +38,7 @@ type SparseAdam struct {
 // the field if the configuration makes no sense.
 func NewSparseAdam(params []*dtensor.Tensor, c SparseAdamConfig) *SparseAdam {
 	c.Beta1, c.Beta2, c.Eps = adamDefaults("NewSparseAdam", c.Beta1, c.Beta2, c.Eps)
+	atLeastZero("NewSparseAdam", "WeightDecay", c.WeightDecay)
 	return &SparseAdam{base: newBase("SparseAdam", params, c.NoMaster), config: c, m: states(params), v: states(params)}
 }
 
@@ -47,7 +49,7 @@ func (a *SparseAdam) State() iter.Seq2[string, *dtensor.Tensor] {
 
 // Step makes one step; see Optimizer.
 func (a *SparseAdam) Step(grads []dtensor.Grad, lr float64) error {
-	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps}
+	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps, WeightDecay: a.config.WeightDecay}
 	return a.step(grads, lr, false, func(c change) {
 		// Adam has √v/√(1-Beta2ᵗ) + Eps where SparseAdam has (√v + Eps)/√(1-Beta2ᵗ).
 		o := o
