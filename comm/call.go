@@ -49,7 +49,6 @@ type Call struct {
 	Cause                string // the operator and step that made the call, for statistics and traces
 	Facts                uint32 // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
 	Check                bool   // a check that users may turn off: Stats and recordings leave it out
-	special              uint8  // what a backend may not take as it is, as check finds it: hasRows, ofStructs and overlaps, see Comm.adapt
 	site                 *site  // where an asynchronous call was started, or see At; nil: where the call is made
 	queue                *queue // the queue of an asynchronous call; nil: the call blocks
 	whole                int    // elements of the longest part of the call that Piece divided; 0: this is no piece
@@ -62,11 +61,14 @@ type Call struct {
 	Untaken func() string
 }
 
-// The bits of Call.special.
+// A Special is the set of what a call has that a backend may not take as it is.
+type Special uint8
+
+// The bits of a Special.
 const (
-	hasRows   = 1 << iota // DstRows or SrcRows
-	ofStructs             // elements without a DType
-	overlaps              // Dst and Src overlap, as a call in place may
+	SpecialRows    Special = 1 << iota // DstRows or SrcRows
+	SpecialStructs                     // elements without a DType
+	SpecialInPlace                     // Dst and Src overlap, as a call in place may
 )
 
 // Places returns a function that says which two numbers each rank hands in to a Split, where this
@@ -202,66 +204,65 @@ func (c *Call) NotTaken() string {
 	return c.Untaken()
 }
 
-// check returns what is wrong with the call on rank of size, nil if nothing is.
-func (c *Call) check(rank, size int) error {
+// Problem returns what is wrong with the call on rank of size, nil if nothing is, and if so what is special about it.
+func (c *Call) Problem(rank, size int) (special Special, err error) {
 	s := c.Kind.Shape()
 	switch {
 	case !c.Kind.Valid():
-		return fmt.Errorf("invalid kind %v; use one of the kinds of package comm", c.Kind)
+		return 0, fmt.Errorf("invalid kind %v; use one of the kinds of package comm", c.Kind)
 	case s.Pattern == PatternBarrier:
-		return nil
+		return special, nil
 	case s.Root == NoRoot && s.Pattern != PatternMessage: // Root is not used
 	case c.Root < 0 || c.Root >= size:
-		return fmt.Errorf("rank %d is not in the communicator; give one of 0 to %d", c.Root, size-1)
+		return 0, fmt.Errorf("rank %d is not in the communicator; give one of 0 to %d", c.Root, size-1)
 	case s.Pattern == PatternMessage && c.Root == rank:
-		return fmt.Errorf("rank %d is this rank itself; copy instead", c.Root)
+		return 0, fmt.Errorf("rank %d is this rank itself; copy instead", c.Root)
 	}
 	dst, src, dt := &c.Dst, &c.Src, c.DType()
 	if dt.Size() == 0 {
-		return errors.New("neither dst nor src has an element type; make them with comm.Of")
+		return 0, errors.New("neither dst nor src has an element type; make them with comm.Of")
 	}
 	if s.Pattern >= PatternReduce {
 		if err := c.checkOp(dt); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if dst.of|src.of != 0 {
-		c.special |= ofStructs
+		special |= SpecialStructs
 		if err := c.checkTypes(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if dst.DType != src.DType && dst.DType.Size() > 0 && src.DType.Size() > 0 {
-		return fmt.Errorf("dst holds %v and src %v; cast one of them", dst.DType, src.DType)
+		return 0, fmt.Errorf("dst holds %v and src %v; cast one of them", dst.DType, src.DType)
 	}
 	if dst.Count < 0 || src.Count < 0 || dst.Count > 0 && dst.Ptr == nil || src.Count > 0 && src.Ptr == nil {
-		return fmt.Errorf("dst has %d elements at %v and src %d at %v; give both memory", dst.Count, dst.Ptr, src.Count, src.Ptr)
+		return 0, fmt.Errorf("dst has %d elements at %v and src %d at %v; give both memory", dst.Count, dst.Ptr, src.Count, src.Ptr)
 	}
 	if c.rows() {
-		c.special |= hasRows
+		special |= SpecialRows
 		if err := c.checkRows(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	same := s.InPlace && dst.Ptr == src.Ptr && dst.Count == src.Count
 	if !same {
 		if err := c.checkCounts(rank, size); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if s.Pattern >= PatternReduce && c.Op == Custom {
 		if err := c.checkFunc(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if same || !dst.overlaps(*src) {
-		return nil
+		return special, nil
 	}
 	if !c.inPlace(rank, size) {
-		return errors.New("dst and src overlap; give two separate buffers, or one as the documentation says of calls in place")
+		return 0, errors.New("dst and src overlap; give two separate buffers, or one as the documentation says of calls in place")
 	}
-	c.special |= overlaps
-	return nil
+	return special | SpecialInPlace, nil
 }
 
 // checkOp checks the operation of a reduction of elements of type dt.

@@ -159,9 +159,9 @@ func noComm(call *Call) error {
 // run carries out call, which is c.call or c.simple. c is locked.
 func (c *Comm) run(ctx context.Context, call *Call) error {
 	c.seq++
-	err := call.check(c.rank, c.size)
-	if err == nil && call.special != 0 {
-		err = c.adapt(call)
+	special, err := call.Problem(c.rank, c.size)
+	if err == nil && special != 0 {
+		err = c.adapt(call, special)
 	}
 	if err != nil || c.err != nil || ctx == nil || ctx.Err() != nil {
 		if err := c.refuse(ctx, call, err); err != nil {
@@ -202,18 +202,16 @@ func (c *Comm) refuse(ctx context.Context, call *Call, problem error) error {
 }
 
 // adapt changes a special call, which was checked, into one that the backend takes.
-func (c *Comm) adapt(call *Call) error {
-	special := call.special
-	call.special = 0
-	if special&hasRows != 0 && !c.Internals().SupportsRows() {
+func (c *Comm) adapt(call *Call, special Special) error {
+	if special&SpecialRows != 0 && !c.Internals().SupportsRows() {
 		return errors.New("this communicator takes no DstRows and SrcRows; pack the parts one after another, see comm.Internals.SupportsRows")
 	}
-	if special&overlaps != 0 {
+	if special&SpecialInPlace != 0 {
 		if err := c.separate(call); err != nil {
 			return err
 		}
 	}
-	if special&ofStructs != 0 {
+	if special&SpecialStructs != 0 {
 		call.countBytes(&c.counts)
 	}
 	return nil

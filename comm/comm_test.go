@@ -205,8 +205,9 @@ func TestDocumentationOfElemListsItsTypes(t *testing.T) {
 func TestUnknownKindsAndOperations(t *testing.T) {
 	x, y := []float32{1, 2}, []float32{7, 7}
 	call := Call{Kind: Kinds, Dst: Of(y), Src: Of(x)}
+	_, problem := call.Problem(0, 1)
 	for name, err := range map[string]error{
-		"check":       call.check(0, 1),
+		"Problem":     problem,
 		"checkCounts": call.checkCounts(0, 1),
 		"solo":        (&solo{}).Do(t.Context(), &call),
 		"Carried":     call.Carried("test", 1<<PatternReduce),

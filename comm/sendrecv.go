@@ -69,12 +69,16 @@ func (c *Comm) checkSendRecv(send, recv *Call, alone bool) error {
 	if send.Src.overlaps(recv.Dst) {
 		return errors.New("dst and src overlap; give each memory of its own")
 	}
-	if alone { // check would refuse a message to this rank itself
+	if alone { // Problem would refuse a message to this rank itself
 		if err := send.checkTypes(); err != nil {
 			return err
 		}
-	} else if err := errors.Join(send.check(c.rank, c.size), recv.check(c.rank, c.size)); err != nil {
-		return err
+	} else {
+		_, ofSend := send.Problem(c.rank, c.size)
+		_, ofRecv := recv.Problem(c.rank, c.size)
+		if err := errors.Join(ofSend, ofRecv); err != nil {
+			return err
+		}
 	}
 	if h, ok := c.carrier().(DeviceHolder); ok && (h.Holds(send.Src.Ptr) || h.Holds(recv.Dst.Ptr)) {
 		return errors.New("a buffer lies in the memory of a device; copy it to the host first")
