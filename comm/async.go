@@ -31,11 +31,9 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // A queue holds the calls of one communicator that were started and have not
 // ended, in order.
 type queue struct {
-	waiters  atomic.Int64            // goroutines that wait until a call has ended
-	attended chan struct{}           // holds one element if waiters has risen from 0 since the last Rest; nil before the first Start
-	mu       sync.Mutex              // guards a change of last, and of next of a call that is last
-	last     atomic.Pointer[Pending] // nil: there is no call
-	timer    *time.Timer             // of Rest
+	waiters Waiters
+	mu      sync.Mutex              // guards a change of last, and of next of a call that is last
+	last    atomic.Pointer[Pending] // nil: there is no call
 }
 
 // await returns when p has ended. It waits for all calls before p too.
@@ -45,37 +43,15 @@ func (p *Pending) await() {
 		return
 	default:
 	}
-	q := &p.comm.queue
-	if q.waiters.Add(1) == 1 {
-		select {
-		case q.attended <- struct{}{}:
-		default:
-		}
-	}
+	waiters := &p.comm.queue.waiters
+	waiters.Begin()
 	if r := p.comm.shared.recorder.Load(); r != nil {
 		start := time.Now()
 		<-p.done
 		r.waited(p, start)
 	}
 	<-p.done
-	q.waiters.Add(-1)
-}
-
-// Rest sleeps for d, or until a goroutine waits for the call. The call was started, and nobody waits for
-// it yet. Other goroutines of the rank run meanwhile, even if they have one processor: a system
-// call that sleeps would keep it from them for up to 10 ms.
-func (c *Call) Rest(d time.Duration) {
-	q := c.queue
-	if q.timer == nil {
-		q.timer = time.NewTimer(d)
-	} else {
-		q.timer.Reset(d)
-	}
-	select {
-	case <-q.attended:
-	case <-q.timer.C:
-	}
-	q.timer.Stop()
+	waiters.End()
 }
 
 // Start begins call and returns at once. The calls of a communicator are
@@ -95,11 +71,7 @@ func (c *Comm) Start(ctx context.Context, call Call) *Pending {
 		close(p.done)
 		return p
 	}
-	p.call.queue = &c.queue
-	if p.call.site == nil {
-		p.call.site = new(site)
-		p.call.site.capture(1)
-	}
+	p.call.Start(&c.queue.waiters)
 	c.shared.started.Add(1)
 	if c.queue.add(p) {
 		go c.progress(p)
@@ -112,9 +84,7 @@ func (c *Comm) Start(ctx context.Context, call Call) *Pending {
 func (q *queue) add(p *Pending) (first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.attended == nil {
-		q.attended = make(chan struct{}, 1)
-	}
+	q.waiters.Open()
 	last := q.last.Load()
 	if last != nil {
 		last.next = p

@@ -44,15 +44,15 @@ type Call struct {
 	Root                 int
 	Dst, Src             Buffer
 	DstCounts, SrcCounts []int
-	DstRows, SrcRows     int    // above 1, the parts of that buffer are columns of so many rows
-	Tag                  int    // of a call of package comm/message
-	Cause                string // the operator and step that made the call, for statistics and traces
-	Facts                uint32 // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
-	Check                bool   // a check that users may turn off: Stats and recordings leave it out
-	site                 *site  // where an asynchronous call was started, or see At; nil: where the call is made
-	queue                *queue // the queue of an asynchronous call; nil: the call blocks
-	whole                int    // elements of the longest part of the call that Piece divided; 0: this is no piece
-	of                   *Call  // the call that this is a step of, see Inner; nil: none
+	DstRows, SrcRows     int      // above 1, the parts of that buffer are columns of so many rows
+	Tag                  int      // of a call of package comm/message
+	Cause                string   // the operator and step that made the call, for statistics and traces
+	Facts                uint32   // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
+	Check                bool     // a check that users may turn off: Stats and recordings leave it out
+	site                 *Site    // where an asynchronous call was started, or see At; nil: where the call is made
+	waiters              *Waiters // for an asynchronous call; nil: the call blocks
+	whole                int      // elements of the longest part of the call that Piece divided; 0: this is no piece
+	of                   *Call    // the call that this is a step of, see Inner; nil: none
 
 	places func(rank int) (a, b int) // see Places
 
@@ -87,7 +87,7 @@ func (c *Call) Piece(elements int) Call {
 // makes the call.
 func (c *Call) At(stack []uintptr) Call {
 	there := *c
-	there.site = new(site)
+	there.site = new(Site)
 	there.site.n = copy(there.site.pcs[:], stack)
 	return there
 }
@@ -95,7 +95,7 @@ func (c *Call) At(stack []uintptr) Call {
 // Inner returns a call that is a step of c. It has c's fingerprint and line, so that an error
 // about ranks that disagree names c.
 func (c *Call) Inner(kind Kind, dst, src Buffer) Call {
-	return Call{Kind: kind, Dst: dst, Src: src, Cause: c.Cause, of: c, site: c.site, queue: c.queue}
+	return Call{Kind: kind, Dst: dst, Src: src, Cause: c.Cause, of: c, site: c.site, waiters: c.waiters}
 }
 
 // DType returns the element type, invalid for a Barrier.
@@ -181,17 +181,20 @@ func (c *Call) Site() string {
 	if c.site != nil {
 		return c.site.String()
 	}
-	var here site
-	here.capture(2)
+	var here Site
+	here.Capture(2)
 	return here.String()
 }
 
-// Attended reports whether a goroutine waits for the call: it blocks, or Wait was called for
-// an asynchronous one.
-func (c *Call) Attended() bool { return c.Blocks() || c.queue.waiters.Load() > 0 }
-
-// Blocks reports whether the call was made where it is carried out, and not started before.
-func (c *Call) Blocks() bool { return c.queue == nil }
+// Locate sets at to where the call was made: where an asynchronous one was started, what At says, or else the stack
+// above skip frames (1 is Locate's caller).
+func (c *Call) Locate(at *Site, skip int) {
+	if c.site != nil {
+		*at = *c.site
+		return
+	}
+	at.Capture(skip + 1)
+}
 
 // OfAny reports whether the call waits for a message of any rank.
 func (c *Call) OfAny() bool { return c.Kind.Tagged() && c.Root == AnyRank }

@@ -34,7 +34,7 @@ type Event struct {
 	// call of that Kind. Only Observe shows it.
 	Waits bool
 
-	site  site
+	site  Site
 	where string // the site as text; "" if nobody has asked for it
 }
 
@@ -55,7 +55,7 @@ type Recording struct {
 	show   func(*Event) // called with each event; nil: events are kept
 	mu     sync.Mutex
 	events []Event
-	sites  map[site]string // as text, of the events that were shown
+	sites  map[Site]string // as text, of the events that were shown
 }
 
 // Record starts a recording. Recordings may nest; stop the last one first.
@@ -102,11 +102,7 @@ func (r *Recording) observe(c *Comm, call *Call, do func() error) error {
 	if call.Kind.Rooted() || call.Kind.PointToPoint() {
 		e.Peer = c.world[call.Root]
 	}
-	if call.site != nil {
-		e.site = *call.site
-	} else {
-		e.site.capture(2)
-	}
+	call.Locate(&e.site, 2)
 	return r.timed(&e, do)
 }
 
@@ -116,7 +112,7 @@ func (r *Recording) alone(c *Comm, call *Call, do func() error) error {
 	if call.Root >= 0 && call.Root < c.size {
 		e.Peer = c.world[call.Root]
 	}
-	e.site.capture(2)
+	e.site.Capture(2)
 	return r.timed(&e, do)
 }
 
@@ -142,13 +138,13 @@ func (r *Recording) timed(e *Event, do func() error) error {
 }
 
 // where returns a site as text. It keeps the text: to make it takes longer than many calls.
-func (r *Recording) where(at site) string {
+func (r *Recording) where(at Site) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text, ok := r.sites[at]
 	if !ok {
 		if r.sites == nil {
-			r.sites = map[site]string{}
+			r.sites = map[Site]string{}
 		}
 		text = at.String()
 		r.sites[at] = text
@@ -180,7 +176,7 @@ func (r *Recording) waited(p *Pending, start time.Time) {
 	e := p.comm.event(&p.call)
 	e.Op, e.Bytes, e.Count = NoOp, 0, 0 // the call's own event has them
 	e.Start, e.Time, e.Waits = start, time.Since(start), true
-	e.site.capture(2)
+	e.site.Capture(2)
 	r.add(&e)
 }
 
