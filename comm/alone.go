@@ -43,7 +43,7 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 
 // Quiet reports whether a Tally may count a call on b that this rank makes alone, without Alone: the elements
 // have a DType, and nobody records calls.
-func (i Internals) Quiet(b Buffer) bool { return b.of == 0 && i.c.shared.recorder.Load() == nil }
+func (i Internals) Quiet(b Buffer) bool { return !b.OfStructs() && i.c.shared.recorder.Load() == nil }
 
 // Alone carries out, by do, a call that this rank makes alone. It counts the call and adds it to
 // recordings. Its error is an *Error, but does not end the communicator. It may be called at any
@@ -53,10 +53,8 @@ func (i Internals) Alone(call *Call, do func() error) error {
 	if c.none() {
 		return noComm(call)
 	}
-	if call.Dst.of|call.Src.of != 0 {
-		if err := call.checkTypes(); err != nil {
-			return c.failAlone(call, err)
-		}
+	if err := call.CheckTypes(); err != nil {
+		return c.failAlone(call, err)
 	}
 	c.account.alone.addShared(call.Kind, call.Bytes())
 	var err error

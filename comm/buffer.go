@@ -15,6 +15,9 @@ type Buffer struct {
 	of    structs.ID // the type of the elements if they have no DType, else 0; Count is then in bytes
 }
 
+// OfStructs reports whether the elements are structs or arrays, which have no DType: to a backend they are bytes.
+func (b Buffer) OfStructs() bool { return b.of != 0 }
+
 // Bytes returns the size of the buffer.
 func (b Buffer) Bytes() int { return b.Count * b.DType.Size() }
 
@@ -35,8 +38,8 @@ func (b Buffer) Data() []byte {
 	return unsafe.Slice((*byte)(b.Ptr), b.Bytes())
 }
 
-// overlaps reports whether two buffers share a byte.
-func (b Buffer) overlaps(o Buffer) bool {
+// Overlaps reports whether two buffers share a byte.
+func (b Buffer) Overlaps(o Buffer) bool {
 	if b.Count == 0 || o.Count == 0 {
 		return false
 	}

@@ -75,6 +75,9 @@ const (
 // rank knows them; else nil. It is for a backend that answers for ranks: see package comm/standin.
 func (c *Call) Places() func(rank int) (color, key int) { return c.places }
 
+// SetPlaces sets what Places returns.
+func (c *Call) SetPlaces(places func(rank int) (color, key int)) { c.places = places }
+
 // Piece returns a copy of c that is one of several calls on pieces of its buffers. elements
 // is the length of c's longest part; it is in the fingerprint, so the ranks compare it.
 func (c *Call) Piece(elements int) Call {
@@ -106,8 +109,8 @@ func (c *Call) DType() DType {
 	return c.Dst.DType
 }
 
-// elements returns the name of the type of the elements.
-func (c *Call) elements() string {
+// Elements returns the name of the type of the elements, "" for a Barrier.
+func (c *Call) Elements() string {
 	if t := c.structType(); t != nil {
 		return t.Name
 	}
@@ -154,8 +157,8 @@ func (c *Call) String() string {
 // withElements describes a call with one buffer at most, without the other rank.
 func (c *Call) withElements() string {
 	s := c.Kind.String()
-	if e := c.elements(); e != "" {
-		s += fmt.Sprintf(" %s[%d]", e, (c.Dst.Count+c.Src.Count)/c.width())
+	if e := c.Elements(); e != "" {
+		s += fmt.Sprintf(" %s[%d]", e, (c.Dst.Count+c.Src.Count)/c.Width())
 	}
 	return s
 }
@@ -230,7 +233,7 @@ func (c *Call) Problem(rank, size int) (special Special, err error) {
 			return 0, err
 		}
 	}
-	if dst.of|src.of != 0 {
+	if c.ofStructs() {
 		special |= SpecialStructs
 		if err := c.checkTypes(); err != nil {
 			return 0, err
@@ -259,7 +262,7 @@ func (c *Call) Problem(rank, size int) (special Special, err error) {
 			return 0, err
 		}
 	}
-	if same || !dst.overlaps(*src) {
+	if same || !dst.Overlaps(*src) {
 		return special, nil
 	}
 	if !c.inPlace(rank, size) {
@@ -345,7 +348,7 @@ func (c *Call) checkVectors(rank, size, d, n int) error {
 
 // checkFunc checks that a Func's elements are whole in every rank's part.
 func (c *Call) checkFunc() error {
-	unit := c.DType().Size() * c.width()
+	unit := c.DType().Size() * c.Width()
 	whole := c.Dst.Bytes()%c.Func.size == 0 && c.Src.Bytes()%c.Func.size == 0
 	for _, n := range c.SrcCounts {
 		whole = whole && n*unit%c.Func.size == 0

@@ -33,7 +33,7 @@ type Comm struct {
 	wrapped Backend
 
 	numbers map[messageKey]uint64 // of recorded messages, see Event.Number
-	counts  [2][]int              // of the call in progress in bytes, see countBytes
+	counts  [2][]int              // of the call in progress in bytes, see Call.CountBytes
 	scratch []uint64              // a buffer of a call in place, see separate
 }
 
@@ -212,7 +212,7 @@ func (c *Comm) adapt(call *Call, special Special) error {
 		}
 	}
 	if special&SpecialStructs != 0 {
-		call.countBytes(&c.counts)
+		call.CountBytes(&c.counts)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (c *Comm) fail(call *Call, err error) error {
 // failAlone makes err an *Error about a call that has no number. The communicator can be used again.
 func (c *Comm) failAlone(call *Call, err error) *Error {
 	if e, ok := err.(*EndedError); ok { // ranks of one process share it
-		err = &EndedError{Rank: e.Rank, Cause: e.Cause, kind: call.Kind}
+		err = e.During(call.Kind)
 	}
 	if errors.Is(err, ErrEnded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if untaken := call.NotTaken(); untaken != "" {

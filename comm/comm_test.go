@@ -166,7 +166,7 @@ func TestBuffers(t *testing.T) {
 	if p := b.Slice(1, 3); p.Count != 2 || p.Ptr != unsafe.Pointer(&x[1]) {
 		t.Errorf("%+v", p)
 	}
-	if !b.overlaps(b.Slice(3, 4)) || b.Slice(0, 2).overlaps(b.Slice(2, 4)) || b.overlaps(Buffer{}) {
+	if !b.Overlaps(b.Slice(3, 4)) || b.Slice(0, 2).Overlaps(b.Slice(2, 4)) || b.Overlaps(Buffer{}) {
 		t.Error("overlaps is wrong")
 	}
 	if e := Of([]float64(nil)); e.Bytes() != 0 || e.Data() != nil {

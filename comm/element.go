@@ -50,13 +50,13 @@ const (
 func Of[T any](s []T) Buffer {
 	b := Buffer{Ptr: unsafe.Pointer(unsafe.SliceData(s)), Count: len(s), DType: dtype.Exactly[T]()}
 	if b.DType == dtype.Invalid {
-		return b.as(reflect.TypeFor[T]())
+		return b.As(reflect.TypeFor[T]())
 	}
 	return b
 }
 
-// as returns b with elements of type t, which Exactly does not know.
-func (b Buffer) as(t reflect.Type) Buffer {
+// As returns b with elements of type t, which Exactly does not know.
+func (b Buffer) As(t reflect.Type) Buffer {
 	if b.DType = dtype.Like(t); b.DType == dtype.Invalid {
 		b.DType, b.of = Uint8, structs.Of(t)
 		b.Count *= b.of.Type().Size
@@ -82,21 +82,30 @@ func (c *Call) structType() *structs.Type {
 	return nil
 }
 
-// width returns how many elements of DType make one element of the user's.
-func (c *Call) width() int {
+// Width returns how many elements of DType make one element of the user's.
+func (c *Call) Width() int {
 	if t := c.structType(); t != nil {
 		return t.Size
 	}
 	return 1
 }
 
-// checkTypes checks the type of the elements.
+// CheckTypes returns what is wrong with the type of the elements, nil if nothing is. Problem does so too.
+func (c *Call) CheckTypes() error {
+	if !c.ofStructs() {
+		return nil
+	}
+	return c.checkTypes()
+}
+
+// ofStructs reports whether a buffer's elements have no DType.
+func (c *Call) ofStructs() bool { return c.Dst.of|c.Src.of != 0 }
+
+// checkTypes is CheckTypes for elements without a DType.
 func (c *Call) checkTypes() error {
 	dst, src := c.Dst.of, c.Src.of
 	t := c.structType()
 	switch {
-	case t == nil:
-		return nil
 	case t.Problem != nil:
 		return t.Problem
 	case c.Dst.DType.Size() > 0 && c.Src.DType.Size() > 0 && dst != src:
@@ -115,10 +124,10 @@ func (b Buffer) elements() string {
 	return b.DType.String()
 }
 
-// countBytes replaces the counts of a checked call on a struct type, which are in elements, by
+// CountBytes replaces the counts of a checked call on a struct type, which are in elements, by
 // those in bytes that a backend reads. room holds the new counts.
-func (c *Call) countBytes(room *[2][]int) {
-	width := c.width()
+func (c *Call) CountBytes(room *[2][]int) {
+	width := c.Width()
 	if width == 1 {
 		return
 	}

@@ -85,6 +85,11 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("rank %d ended, without an error, %s", e.Rank, remedy)
 }
 
+// During returns e as the error of a call of a kind.
+func (e *EndedError) During(kind Kind) *EndedError {
+	return &EndedError{Rank: e.Rank, Cause: e.Cause, kind: kind}
+}
+
 // Is makes an EndedError an ErrEnded.
 func (e *EndedError) Is(target error) bool { return target == ErrEnded }
 
@@ -161,7 +166,7 @@ func withoutCount(call string) string {
 // not send as many elements as rank to expects.
 func (c *Call) Uneven(from, sent, to, expected int) error {
 	return fmt.Errorf("%w: in %v rank %d sends %d elements to rank %d, which expects %d; make the two counts equal",
-		ErrMismatch, c.Kind, from, sent/c.width(), to, expected/c.width())
+		ErrMismatch, c.Kind, from, sent/c.Width(), to, expected/c.Width())
 }
 
 // Late returns the error of a call that gave up (cause is the context's)

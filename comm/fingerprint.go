@@ -55,9 +55,9 @@ func (c *Call) agreed() uint64 {
 	case s.Pairwise() || s.Pattern == PatternBarrier:
 		return 0
 	case s.Dst == Counted:
-		return hashCounts(c.DstCounts)
+		return HashCounts(c.DstCounts)
 	case s.Src == Counted:
-		return hashCounts(c.SrcCounts)
+		return HashCounts(c.SrcCounts)
 	case s.Dst == Whole && s.Src != Whole:
 		return uint64(c.Dst.Count)
 	}
@@ -78,8 +78,8 @@ func (c *Call) hash() (h uint32) {
 	return h
 }
 
-// hashCounts is FNV-1a over the counts, by words.
-func hashCounts(counts []int) uint64 {
+// HashCounts is FNV-1a over the counts, by words.
+func HashCounts(counts []int) uint64 {
 	h := uint64(14695981039346656037)
 	for _, n := range counts {
 		h = (h ^ uint64(n)) * 1099511628211

@@ -6,20 +6,8 @@ import (
 	"reflect"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm/internal/structs"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
-
-// A Func is a user-defined reduction on elements of one Go type, a small
-// struct without pointers for instance. The zero Func is not valid: use NewFunc.
-type Func struct {
-	name    string
-	size    int
-	hash    uint32
-	elem    reflect.Type
-	combine func(dst, src unsafe.Pointer, n int) // dst[i] = combine(dst[i], src[i])
-	problem error                                // why it cannot be used; nil: it can
-}
 
 // NewFunc returns the reduction that folds values a of lower ranks with the
 // value b of the next by combine(a, b). combine must be associative; it need
@@ -31,33 +19,24 @@ func NewFunc[T any](name string, combine func(a, b T) T) (*Func, error) {
 		return nil, fmt.Errorf("comm: NewFunc %q: combine is nil; give the function of two values", name)
 	}
 	f := newFunc(name, combine)
-	if f.problem != nil {
-		return nil, f.problem
+	if problem := f.Problem(); problem != nil {
+		return nil, problem
 	}
 	return f, nil
 }
 
 func newFunc[T any](name string, combine func(a, b T) T) *Func {
-	t := reflect.TypeFor[T]()
-	f := &Func{name: name, size: int(t.Size()), elem: t, hash: structs.Hash(name, int(t.Size()))}
-	if problem := structs.Of(t).Type().Problem; problem != nil {
-		f.problem = fmt.Errorf("comm: NewFunc %q: %w", name, problem)
-	}
-	f.combine = func(dst, src unsafe.Pointer, n int) {
+	return MakeFunc(name, reflect.TypeFor[T](), func(dst, src unsafe.Pointer, n int) {
 		d, s := unsafe.Slice((*T)(dst), n), unsafe.Slice((*T)(src), n)
 		for i := range d {
 			d[i] = combine(d[i], s[i])
 		}
-	}
-	return f
+	})
 }
 
 // funcCall returns call by f on elements of type T.
 func funcCall[T any](call Call, f *Func) Call {
-	if t := reflect.TypeFor[T](); f != nil && f.elem != t {
-		f = &Func{problem: fmt.Errorf("the elements are of type %v and %q is a Func on %v; give it elements of its type", t, f.name, f.elem)}
-	}
-	call.Op, call.Func = Custom, f
+	call.Op, call.Func = Custom, f.On(reflect.TypeFor[T]())
 	return call
 }
 
@@ -126,7 +105,7 @@ func locFunc[T Ordered](name string, before func(a, b T) bool) *Func {
 		return a
 	})
 	if dtype.Exactly[T]().Narrow() {
-		f.problem = fmt.Errorf("%s is not defined on %v; convert the values to float32", name, f.elem)
+		f.Refuse(fmt.Errorf("%s is not defined on %v; convert the values to float32", name, reflect.TypeFor[Loc[T]]()))
 	}
 	return f
 }

@@ -27,7 +27,7 @@ func (c *Call) inPlace(rank, size int) bool {
 	}
 	at, n := extent(layout, whole, counts, rank, size)
 	if layout == Counted { // counts are in elements of the user's
-		at, n = at*c.width(), n*c.width()
+		at, n = at*c.Width(), n*c.Width()
 	}
 	return part.Ptr == unsafe.Add(whole.Ptr, at*c.DType().Size()) && part.Count == n
 }

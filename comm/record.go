@@ -123,7 +123,7 @@ func (c *Comm) event(call *Call) Event {
 		count = call.Dst.Count
 	}
 	return Event{
-		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.elements(), Bytes: call.Bytes(), Count: count / call.width(),
+		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.Elements(), Bytes: call.Bytes(), Count: count / call.Width(),
 		Comm: c.name, Size: c.size, Peer: -1, Cause: call.Cause,
 	}
 }

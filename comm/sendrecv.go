@@ -66,11 +66,11 @@ func (c *Comm) sendRecv(ctx context.Context, send, recv Call) error {
 
 // checkSendRecv returns what is wrong with a SendRecv; alone says that both its halves are this rank's.
 func (c *Comm) checkSendRecv(send, recv *Call, alone bool) error {
-	if send.Src.overlaps(recv.Dst) {
+	if send.Src.Overlaps(recv.Dst) {
 		return errors.New("dst and src overlap; give each memory of its own")
 	}
 	if alone { // Problem would refuse a message to this rank itself
-		if err := send.checkTypes(); err != nil {
+		if err := send.CheckTypes(); err != nil {
 			return err
 		}
 	} else {
@@ -85,7 +85,7 @@ func (c *Comm) checkSendRecv(send, recv *Call, alone bool) error {
 	}
 	if alone && send.Src.Count != recv.Dst.Count {
 		return fmt.Errorf("len(dst) is %d and len(src) %d, from and to this rank; make them equal",
-			recv.Dst.Count/recv.width(), send.Src.Count/send.width())
+			recv.Dst.Count/recv.Width(), send.Src.Count/send.Width())
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (c *Comm) splitByColor(ctx context.Context, color, key int, places func(ran
 // of c must call it with the same list; those outside it get nil. For several groups
 // at once use Split.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
-	hash := int(hashCounts(ranks))
+	hash := int(HashCounts(ranks))
 	places := func(int) (int, int) { return hash, len(ranks) }
 	return c.split(ctx, hash, len(ranks), places, "", func(s *splitting) (g group, shared bool, err error) {
 		for r := range c.size {
@@ -110,7 +110,8 @@ func (c *Comm) split(ctx context.Context, a, b int, places func(rank int) (a, b 
 	c.splits++
 	key := splitKey{c.name, c.splits}
 	s := c.shared.common.Get(key, func() any { return &splitting{all: make([]int, 2*c.size)} }).(*splitting)
-	c.call = Call{Kind: SplitKind, Dst: Of(s.all), Src: mine, places: places}
+	c.call = Call{Kind: SplitKind, Dst: Of(s.all), Src: mine}
+	c.call.SetPlaces(places)
 	if err := c.run(ctx, &c.call); err != nil {
 		return nil, err // c.call stays, as others may still read it
 	}
