@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
 // OpenWindow makes a window in which this rank has so many bytes. All ranks call it; lengths[r] is
 // how many rank r has. Package comm/window is the user.
-func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, lengths []int, err error) {
+func (i Internals) OpenWindow(ctx context.Context, bytes int) (w backend.WindowMemory, lengths []int, err error) {
 	c := i.c
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
-	b, ok := c.backend.(WindowBackend)
+	b, ok := c.backend.(backend.WindowBackend)
 	if !ok { // on all ranks
 		return nil, nil, fmt.Errorf("comm: a window: %s has no one-sided communication; build the program without the build tags gompi and "+
 			"empi, so that it uses shared memory under gorun, or finds the MPI library when it starts: %w", i.Library(), errors.ErrUnsupported)

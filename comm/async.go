@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // A Pending is a call that was started and may not have ended.
@@ -31,7 +33,7 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // A queue holds the calls of one communicator that were started and have not
 // ended, in order.
 type queue struct {
-	waiters Waiters
+	waiters backend.Waiters
 	mu      sync.Mutex              // guards a change of last, and of next of a call that is last
 	last    atomic.Pointer[Pending] // nil: there is no call
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -41,7 +42,7 @@ type Comm struct {
 // once, and makes every other communicator by Split or Group.
 func NewWorld(b Backend) *Comm {
 	s := newShared()
-	if b, ok := b.(CommonBackend); ok {
+	if b, ok := b.(backend.CommonBackend); ok {
 		s.common = b.Common()
 	}
 	world := s.common.Get(worldKey{}, func() any { return ints.Range(b.Size()) }).([]int)
@@ -194,7 +195,7 @@ func (c *Comm) refuse(ctx context.Context, call *Call, problem error) error {
 		c.backend.Abort(fmt.Errorf("%v: %w", call, problem))
 		return c.fail(call, problem)
 	}
-	if err := Cancelled(ctx); err != nil {
+	if err := backend.Cancelled(ctx); err != nil {
 		c.backend.Abort(err)
 		return c.fail(call, err)
 	}
@@ -202,16 +203,16 @@ func (c *Comm) refuse(ctx context.Context, call *Call, problem error) error {
 }
 
 // adapt changes a special call, which was checked, into one that the backend takes.
-func (c *Comm) adapt(call *Call, special Special) error {
-	if special&SpecialRows != 0 && !c.Internals().SupportsRows() {
+func (c *Comm) adapt(call *Call, special backend.Special) error {
+	if special&backend.SpecialRows != 0 && !c.Internals().SupportsRows() {
 		return errors.New("this communicator takes no DstRows and SrcRows; pack the parts one after another, see comm.Internals.SupportsRows")
 	}
-	if special&SpecialInPlace != 0 {
+	if special&backend.SpecialInPlace != 0 {
 		if err := c.separate(call); err != nil {
 			return err
 		}
 	}
-	if special&SpecialStructs != 0 {
+	if special&backend.SpecialStructs != 0 {
 		call.CountBytes(&c.counts)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
@@ -26,7 +27,7 @@ func NewFunc[T any](name string, combine func(a, b T) T) (*Func, error) {
 }
 
 func newFunc[T any](name string, combine func(a, b T) T) *Func {
-	return MakeFunc(name, reflect.TypeFor[T](), func(dst, src unsafe.Pointer, n int) {
+	return backend.MakeFunc(name, reflect.TypeFor[T](), func(dst, src unsafe.Pointer, n int) {
 		d, s := unsafe.Slice((*T)(dst), n), unsafe.Slice((*T)(src), n)
 		for i := range d {
 			d[i] = combine(d[i], s[i])

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // Internals is what a communicator has for packages that build on comm or carry out its calls:
@@ -67,11 +69,11 @@ func (i Internals) Library() string {
 }
 
 // Holder returns what knows the memory of this rank's device, nil if there is none.
-func (i Internals) Holder() DeviceHolder {
+func (i Internals) Holder() backend.DeviceHolder {
 	c := i.c
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
-	h, _ := c.carrier().(DeviceHolder)
+	h, _ := c.carrier().(backend.DeviceHolder)
 	return h
 }
 
@@ -79,6 +81,22 @@ func (i Internals) Holder() DeviceHolder {
 // what wrap makes of the backend of each. world[r] is the world number of rank r of the backend.
 // Such a Backend is asked for Do alone. Package comm/device is the user: see device.UseStage.
 func (i Internals) Wrap(wrap func(b Backend, world []int) Backend) { i.c.shared.wrap.Store(&wrap) }
+
+// carrier returns the backend, or what Wrap has put around it.
+func (c *Comm) carrier() Backend {
+	if c.shared.wrap.Load() == nil {
+		return c.backend
+	}
+	return c.wrapper()
+}
+
+// wrapper is carrier after a Wrap. It is apart so that carrier is inlined.
+func (c *Comm) wrapper() Backend {
+	if wrap := c.shared.wrap.Load(); c.wrap != wrap {
+		c.wrap, c.wrapped = wrap, (*wrap)(c.backend, c.world)
+	}
+	return c.wrapped
+}
 
 // Split is Comm.Split where each rank knows what all give: rank r gives place(r).
 func (i Internals) Split(ctx context.Context, place func(rank int) (color, key int)) (*Comm, error) {
@@ -88,7 +106,7 @@ func (i Internals) Split(ctx context.Context, place func(rank int) (color, key i
 
 // OneHost reports whether the backend knows that all ranks are processes of one host.
 func (i Internals) OneHost() bool {
-	b, ok := i.c.backend.(HostBackend)
+	b, ok := i.c.backend.(backend.HostBackend)
 	return ok && b.OneHost()
 }
 
@@ -96,6 +114,6 @@ func (i Internals) OneHost() bool {
 // where ranks read each other's memory, and does not where buffers are handed to a
 // library or lie in the memory of a device: there the caller must pack.
 func (i Internals) SupportsRows() bool {
-	b, ok := i.c.backend.(RowBackend)
+	b, ok := i.c.backend.(backend.RowBackend)
 	return ok && b.SupportsRows() && i.c.shared.wrap.Load() == nil
 }

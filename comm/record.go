@@ -3,6 +3,8 @@ package comm
 import (
 	"sync"
 	"time"
+
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // An Event is one call as a Recording saw it.
@@ -34,7 +36,7 @@ type Event struct {
 	// call of that Kind. Only Observe shows it.
 	Waits bool
 
-	site  Site
+	site  backend.Site
 	where string // the site as text; "" if nobody has asked for it
 }
 
@@ -55,7 +57,7 @@ type Recording struct {
 	show   func(*Event) // called with each event; nil: events are kept
 	mu     sync.Mutex
 	events []Event
-	sites  map[Site]string // as text, of the events that were shown
+	sites  map[backend.Site]string // as text, of the events that were shown
 }
 
 // Record starts a recording. Recordings may nest; stop the last one first.
@@ -138,13 +140,13 @@ func (r *Recording) timed(e *Event, do func() error) error {
 }
 
 // where returns a site as text. It keeps the text: to make it takes longer than many calls.
-func (r *Recording) where(at Site) string {
+func (r *Recording) where(at backend.Site) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text, ok := r.sites[at]
 	if !ok {
 		if r.sites == nil {
-			r.sites = map[Site]string{}
+			r.sites = map[backend.Site]string{}
 		}
 		text = at.String()
 		r.sites[at] = text

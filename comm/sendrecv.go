@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // SendRecv sends src to rank to and fills dst with what rank from sends, at once: ranks that
@@ -33,7 +35,7 @@ func (c *Comm) sendRecv(ctx context.Context, send, recv Call) error {
 	c.call, c.second = send, recv
 	one, two := &c.call, &c.second
 	alone := send.Root == c.rank && recv.Root == c.rank
-	b, ok := c.backend.(SendRecvBackend)
+	b, ok := c.backend.(backend.SendRecvBackend)
 	if !ok && !alone && c.size > 1 {
 		return c.failAlone(one, fmt.Errorf("%s cannot send and receive at once; "+
 			"use AllToAllV, with counts of 0 for ranks that are no neighbours: %w",
@@ -80,7 +82,7 @@ func (c *Comm) checkSendRecv(send, recv *Call, alone bool) error {
 			return err
 		}
 	}
-	if h, ok := c.carrier().(DeviceHolder); ok && (h.Holds(send.Src.Ptr) || h.Holds(recv.Dst.Ptr)) {
+	if h, ok := c.carrier().(backend.DeviceHolder); ok && (h.Holds(send.Src.Ptr) || h.Holds(recv.Dst.Ptr)) {
 		return errors.New("a buffer lies in the memory of a device; copy it to the host first")
 	}
 	if alone && send.Src.Count != recv.Dst.Count {

@@ -1,14 +1,15 @@
 package comm
 
 import (
-	"sync"
 	"sync/atomic"
+
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // shared is what all communicators split from one world share on one rank.
 type shared struct {
-	attrs    Attrs
-	common   *Attrs // see Internals.Common; those of this rank if it shares none
+	attrs    backend.Attrs
+	common   *backend.Attrs // see Internals.Common; those of this rank if it shares none
 	ledger   *ledger
 	recorder atomic.Pointer[Recording]
 	wrap     atomic.Pointer[func(Backend, []int) Backend] // see Internals.Wrap; nil: none
@@ -19,21 +20,4 @@ func newShared() *shared {
 	s := &shared{ledger: &ledger{accounts: map[*account]struct{}{}, past: newStats()}}
 	s.common = &s.attrs
 	return s
-}
-
-// Attrs are values that are kept under keys. The zero Attrs has none. It may be used by several
-// goroutines.
-type Attrs struct{ vals sync.Map }
-
-// Delete forgets what is kept under key.
-func (a *Attrs) Delete(key any) { a.vals.Delete(key) }
-
-// Get returns what is kept under key, making it by make if there is nothing yet. If goroutines race
-// to make a value the first one stays.
-func (a *Attrs) Get(key any, make func() any) any {
-	if v, ok := a.vals.Load(key); ok {
-		return v
-	}
-	v, _ := a.vals.LoadOrStore(key, make())
-	return v
 }

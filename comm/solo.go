@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/internal/simd"
 	"github.com/gorun-spmd/gorun/internal/stack"
@@ -19,7 +20,8 @@ type solo struct {
 }
 
 // soloPatterns are the patterns that solo carries out: the collectives.
-const soloPatterns = 1<<PatternBarrier | 1<<PatternMove | 1<<PatternReduce | 1<<PatternReduceScatter | 1<<PatternScan
+const soloPatterns = 1<<backend.PatternBarrier | 1<<backend.PatternMove | 1<<backend.PatternReduce |
+	1<<backend.PatternReduceScatter | 1<<backend.PatternScan
 
 func (s *solo) Rank() int { return 0 }
 func (s *solo) Size() int { return 1 }
@@ -51,7 +53,7 @@ type soloWindow []uint64
 func (w soloWindow) Address(int) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(w)) }
 func (w soloWindow) Close() error               { return nil }
 
-func (s *solo) OpenWindow(_ context.Context, bytes []int) (WindowMemory, error) {
+func (s *solo) OpenWindow(_ context.Context, bytes []int) (backend.WindowMemory, error) {
 	return make(soloWindow, (bytes[0]+7)/8), nil
 }
 
@@ -90,7 +92,7 @@ func (s *solo) Await(ctx context.Context, call *Call, on func() (int, error)) er
 		if err := s.Touch(call.Kind, 0); err != nil {
 			return err
 		}
-		if cause := Cancelled(ctx); cause != nil {
+		if cause := backend.Cancelled(ctx); cause != nil {
 			s.Abort(cause)
 			return cause
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -30,7 +31,7 @@ func (c *Comm) splitByColor(ctx context.Context, color, key int, places func(ran
 // of c must call it with the same list; those outside it get nil. For several groups
 // at once use Split.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
-	hash := int(HashCounts(ranks))
+	hash := int(backend.HashCounts(ranks))
 	places := func(int) (int, int) { return hash, len(ranks) }
 	return c.split(ctx, hash, len(ranks), places, "", func(s *splitting) (g group, shared bool, err error) {
 		for r := range c.size {

@@ -52,7 +52,8 @@ const policy = `
 	internal/object    <
 
 	comm/internal/structs <
-	comm          < comm/internal/structs internal/fold internal/mem internal/invariant internal/object internal/release
+	comm/backend  < comm/internal/structs internal/fold internal/ints internal/mem internal/stack
+	comm          < comm/backend internal/invariant internal/object internal/release
 	internal/fold < internal/dtype internal/simd
 	comm/mem      < comm internal/deadlock
 	comm/standin  < comm/mem

@@ -1,4 +1,4 @@
-package comm
+package backend
 
 import (
 	"unsafe"
@@ -15,7 +15,7 @@ import (
 // srcs and no Func it may be srcs[1] too. Each other dst may be any src. No other buffers may
 // overlap.
 func (c *Call) Fold(dsts, srcs []unsafe.Pointer, n int) {
-	if c.Op == Custom {
+	if c.Op == fold.Custom {
 		fold.Func(c.Func.combine, c.Func.size, dsts, srcs, n)
 		return
 	}
@@ -29,14 +29,14 @@ type Prefixes struct{ inner fold.Prefixes }
 // Fold sets dsts[k], for each of n elements, to the Fold of the first c.Folds(k, len(srcs)) srcs; if these are none, it may
 // be nil. dsts[k] may be srcs[k]. No other buffers may overlap.
 func (p *Prefixes) Fold(c *Call, dsts, srcs []unsafe.Pointer, n int) {
-	custom := c.Op == Custom
+	custom := c.Op == fold.Custom
 	p.inner.Fold(c, fold.Scan{Unit: c.Unit(), Below: c.Kind.Shape().Below, Custom: custom,
-		Anew: !custom && (c.Op == Avg || c.DType().Narrow())}, dsts, srcs, n)
+		Anew: !custom && (c.Op == fold.Avg || c.DType().Narrow())}, dsts, srcs, n)
 }
 
 // Unit returns the size in bytes of the elements that Fold counts.
 func (c *Call) Unit() int {
-	if c.Op == Custom && c.Func != nil {
+	if c.Op == fold.Custom && c.Func != nil {
 		return c.Func.size
 	}
 	return c.DType().Size()

@@ -1,9 +1,10 @@
-package comm
+package backend
 
 import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/comm/internal/structs"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // A Fingerprint is what ranks must agree on in one collective, in two words
@@ -40,7 +41,7 @@ func (c *Call) Fingerprint() Fingerprint {
 	if shape.Pattern >= PatternReduce {
 		f.What |= uint64(c.Op) << 8
 	}
-	if c.Op == Custom || c.Dst.of|c.Src.of != 0 || c.whole > 0 {
+	if c.Op == fold.Custom || c.Dst.of|c.Src.of != 0 || c.whole > 0 {
 		f.What |= uint64(c.hash()) << 40
 	}
 	f.What ^= uint64(c.Facts) << 40
@@ -66,10 +67,10 @@ func (c *Call) agreed() uint64 {
 
 // hash returns the hash of c's Func, struct type and Piece, of those that it has.
 func (c *Call) hash() (h uint32) {
-	if c.Op == Custom && c.Func != nil && c.Kind.Reduces() {
+	if c.Op == fold.Custom && c.Func != nil && c.Kind.Reduces() {
 		h = c.Func.hash
 	}
-	if c.Dst.of|c.Src.of != 0 && c.Op != Custom {
+	if c.Dst.of|c.Src.of != 0 && c.Op != fold.Custom {
 		h |= c.structType().Hash
 	}
 	if c.whole > 0 { // only calls without a Func are divided into pieces

@@ -1,10 +1,11 @@
-package comm
+package backend
 
 import (
 	"fmt"
 	"math"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -87,7 +88,7 @@ func (c *Call) checkRows() error {
 		return fmt.Errorf("DstRows is %d; %v has no parts of dst that could be columns", c.DstRows, c.Kind)
 	case c.SrcRows > 1 && !src:
 		return fmt.Errorf("SrcRows is %d; %v has no parts of src that could be columns", c.SrcRows, c.Kind)
-	case c.SrcRows > 1 && c.Op == Custom && c.Kind.Reduces() && c.Func.size != c.DType().Size():
+	case c.SrcRows > 1 && c.Op == fold.Custom && c.Kind.Reduces() && c.Func.size != c.DType().Size():
 		return fmt.Errorf("SrcRows is %d and %q is on %d-byte elements; columns are of single elements", c.SrcRows, c.Func.name, c.Func.size)
 	}
 	for r, n := range c.DstCounts {

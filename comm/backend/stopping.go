@@ -1,17 +1,11 @@
-package comm
+package backend
 
 import (
 	"context"
 	"errors"
 )
 
-// ErrStopping is what errors.Is finds in the cause of a context that was cancelled
-// because the user wants the job to end, and not because calls are to end. Calls
-// under such a context go on, so that the ranks can save together. runtime.Main
-// cancels its context so. Another function that cancels a context may do it too:
-//
-//	ctx, cancel := context.WithCancelCause(ctx)
-//	cancel(fmt.Errorf("the machine is needed: %w", comm.ErrStopping))
+// ErrStopping is the cause of a context that ends no calls: see package comm.
 var ErrStopping = errors.New("the job is to stop")
 
 // Cancelled returns why ctx ends calls: the cause of its end, or nil if it has not

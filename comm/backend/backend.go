@@ -1,4 +1,4 @@
-package comm
+package backend
 
 import (
 	"context"
@@ -174,20 +174,4 @@ type NumberlessBackend interface {
 	Backend
 	// Numberless reports whether p is an address without elements.
 	Numberless(p unsafe.Pointer) bool
-}
-
-// carrier returns the backend, or what Wrap has put around it.
-func (c *Comm) carrier() Backend {
-	if c.shared.wrap.Load() == nil {
-		return c.backend
-	}
-	return c.wrapper()
-}
-
-// wrapper is carrier after a Wrap. It is apart so that carrier is inlined.
-func (c *Comm) wrapper() Backend {
-	if wrap := c.shared.wrap.Load(); c.wrap != wrap {
-		c.wrap, c.wrapped = wrap, (*wrap)(c.backend, c.world)
-	}
-	return c.wrapped
 }

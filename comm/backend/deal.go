@@ -1,6 +1,9 @@
-package comm
+package backend
 
-import "github.com/gorun-spmd/gorun/internal/ints"
+import (
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/ints"
+)
 
 // Source returns the buffer of rank me whose elements the ranks read. It is empty if they
 // read none.
@@ -11,7 +14,7 @@ func (c *Call) Source(me int) Buffer {
 	case root == RootShares || root == RootSends && me != c.Root:
 		return Buffer{DType: c.DType()}
 	case c.Kind.Shape().Pattern == PatternBarrier:
-		return Buffer{DType: Uint8}
+		return Buffer{DType: dtype.Uint8}
 	}
 	return c.Src
 }

@@ -1,0 +1,387 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/internal/fold"
+)
+
+// A Call is one collective as data: what the generic functions build and a
+// Backend carries out.
+//
+//	kind             Dst                  Src                   counts
+//	AllReduce        n                    n, may be Dst
+//	Reduce           n, at Root           n
+//	AllGather        Size·n               n
+//	AllGatherV       Σ DstCounts          DstCounts[rank]       DstCounts, the same on all ranks
+//	Gather           Size·n, at Root      n
+//	GatherV          Σ DstCounts, at Root any                   DstCounts, at Root
+//	Scatter          n                    Size·n, at Root
+//	ScatterV         any                  Σ SrcCounts, at Root  SrcCounts, at Root
+//	ReduceScatter    n                    Size·n
+//	ReduceScatterV   SrcCounts[rank]      Σ SrcCounts           SrcCounts, the same on all ranks
+//	AllToAll         Size·n               Size·n
+//	AllToAllV        Σ DstCounts          Σ SrcCounts           both; SrcCounts[q] of rank p is DstCounts[p] of rank q
+//	Broadcast        n
+//	Barrier
+//	Send                                  n                     Root is the receiver
+//	Recv             n                                          Root is the sender
+//	Split            Size·n               n                     as AllGather
+//	Scan             n                    n
+//	Exscan           n                    n
+//
+// Kind.Shape has the table as data. Counts are in elements. Dst and Src must not overlap,
+// except in place: in a gather Src may be this rank's part of Dst, in a scatter Dst the
+// root's part of Src, and in an AllToAll, a Scan or a reduction both may begin at one address.
+//
+// The parts of a buffer lie one after another. In calls without a root that have counts they
+// may lie side by side instead: with DstRows or SrcRows R above 1 the buffer is a row-major
+// matrix of R rows, and a part of n elements is n/R of its columns. Ranks may choose
+// differently. See Internals.SupportsRows.
+type Call struct {
+	Kind                 Kind
+	Op                   Op
+	Func                 *Func // the operation if Op is Custom, else nil
+	Root                 int
+	Dst, Src             Buffer
+	DstCounts, SrcCounts []int
+	DstRows, SrcRows     int      // above 1, the parts of that buffer are columns of so many rows
+	Tag                  int      // of a call of package comm/message
+	Cause                string   // the operator and step that made the call, for statistics and traces
+	Facts                uint32   // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
+	Check                bool     // a check that users may turn off: Stats and recordings leave it out
+	site                 *Site    // where an asynchronous call was started, or see At; nil: where the call is made
+	waiters              *Waiters // for an asynchronous call; nil: the call blocks
+	whole                int      // elements of the longest part of the call that Piece divided; 0: this is no piece
+	of                   *Call    // the call that this is a step of, see Inner; nil: none
+
+	places func(rank int) (a, b int) // see Places
+
+	// Untaken says, while a call of package comm/message waits, which messages have come that it does not take; "" if none
+	// have. If it is nil nothing is said.
+	Untaken func() string
+}
+
+// A Special is the set of what a call has that a backend may not take as it is.
+type Special uint8
+
+// The bits of a Special.
+const (
+	SpecialRows    Special = 1 << iota // DstRows or SrcRows
+	SpecialStructs                     // elements without a DType
+	SpecialInPlace                     // Dst and Src overlap, as a call in place may
+)
+
+// Places returns a function that says which two numbers each rank hands in to a Split, where this
+// rank knows them; else nil. It is for a backend that answers for ranks: see package comm/standin.
+func (c *Call) Places() func(rank int) (color, key int) { return c.places }
+
+// SetPlaces sets what Places returns.
+func (c *Call) SetPlaces(places func(rank int) (color, key int)) { c.places = places }
+
+// Piece returns a copy of c that is one of several calls on pieces of its buffers. elements
+// is the length of c's longest part; it is in the fingerprint, so the ranks compare it.
+func (c *Call) Piece(elements int) Call {
+	piece := *c
+	piece.whole = elements
+	return piece
+}
+
+// At returns a copy of c whose line, in errors and recordings, is that of the stack and not the one that
+// makes the call.
+func (c *Call) At(stack []uintptr) Call {
+	there := *c
+	there.site = new(Site)
+	there.site.n = copy(there.site.pcs[:], stack)
+	return there
+}
+
+// Inner returns a call that is a step of c. It has c's fingerprint and line, so that an error
+// about ranks that disagree names c.
+func (c *Call) Inner(kind Kind, dst, src Buffer) Call {
+	return Call{Kind: kind, Dst: dst, Src: src, Cause: c.Cause, of: c, site: c.site, waiters: c.waiters}
+}
+
+// DType returns the element type, invalid for a Barrier.
+func (c *Call) DType() DType {
+	if c.Src.DType.Size() > 0 {
+		return c.Src.DType
+	}
+	return c.Dst.DType
+}
+
+// Elements returns the name of the type of the elements, "" for a Barrier.
+func (c *Call) Elements() string {
+	if t := c.structType(); t != nil {
+		return t.Name
+	}
+	if c.DType().Size() == 0 {
+		return ""
+	}
+	return c.DType().String()
+}
+
+// Bytes returns the bytes that this rank hands in, or receives where it hands in none.
+func (c *Call) Bytes() int {
+	if c.Src.Count > 0 {
+		return c.Src.Bytes()
+	}
+	return c.Dst.Bytes()
+}
+
+// String describes the call without its line: "AllReduce sum float32[1024]".
+func (c *Call) String() string {
+	var s string
+	switch c.Kind.Shape().Pattern {
+	case PatternMessage:
+		s = c.withElements()
+	case PatternWindow:
+		s = fmt.Sprintf("%s of rank %d", c.withElements(), c.Root)
+	case PatternTagged:
+		s = c.withElements() + c.address()
+	default:
+		user := c
+		for user.of != nil {
+			user = user.of
+		}
+		s = c.Fingerprint().describe(c.structType(), user.Root)
+	}
+	if c.Op == fold.Custom && c.Func != nil && c.Func.size > 0 { // not one on other elements
+		s += fmt.Sprintf(" by %q on %d-byte elements", c.Func.name, c.Func.size)
+	}
+	if c.Cause != "" {
+		s += " for " + c.Cause
+	}
+	return s
+}
+
+// withElements describes a call with one buffer at most, without the other rank.
+func (c *Call) withElements() string {
+	s := c.Kind.String()
+	if e := c.Elements(); e != "" {
+		s += fmt.Sprintf(" %s[%d]", e, (c.Dst.Count+c.Src.Count)/c.Width())
+	}
+	return s
+}
+
+// address describes the other rank and the tag of a call of package comm/message.
+func (c *Call) address() string {
+	way, rank, tag := "from", "any rank", "any tag"
+	if c.Kind == TaggedSendKind {
+		way = "to"
+	}
+	if c.Root != AnyRank {
+		rank = fmt.Sprintf("rank %d", c.Root)
+	}
+	if c.Tag != AnyTag {
+		tag = fmt.Sprintf("tag %d", c.Tag)
+	}
+	return fmt.Sprintf(" %s %s, %s", way, rank, tag)
+}
+
+// Site returns where the user made the call, as "train/main.go:31". It walks the
+// stack, so it costs nothing until it is asked for.
+func (c *Call) Site() string {
+	if c.site != nil {
+		return c.site.String()
+	}
+	var here Site
+	here.Capture(2)
+	return here.String()
+}
+
+// Locate sets at to where the call was made: where an asynchronous one was started, what At says, or else the stack
+// above skip frames (1 is Locate's caller).
+func (c *Call) Locate(at *Site, skip int) {
+	if c.site != nil {
+		*at = *c.site
+		return
+	}
+	at.Capture(skip + 1)
+}
+
+// OfAny reports whether the call waits for a message of any rank.
+func (c *Call) OfAny() bool { return c.Kind.Tagged() && c.Root == AnyRank }
+
+// NotTaken returns what Untaken says, "" if it is nil.
+func (c *Call) NotTaken() string {
+	if c.Untaken == nil {
+		return ""
+	}
+	return c.Untaken()
+}
+
+// Problem returns what is wrong with the call on rank of size, nil if nothing is, and if so what is special about it.
+func (c *Call) Problem(rank, size int) (special Special, err error) {
+	s := c.Kind.Shape()
+	switch {
+	case !c.Kind.Valid():
+		return 0, fmt.Errorf("invalid kind %v; use one of the kinds of package comm", c.Kind)
+	case s.Pattern == PatternBarrier:
+		return special, nil
+	case s.Root == NoRoot && s.Pattern != PatternMessage: // Root is not used
+	case c.Root < 0 || c.Root >= size:
+		return 0, fmt.Errorf("rank %d is not in the communicator; give one of 0 to %d", c.Root, size-1)
+	case s.Pattern == PatternMessage && c.Root == rank:
+		return 0, fmt.Errorf("rank %d is this rank itself; copy instead", c.Root)
+	}
+	dst, src, dt := &c.Dst, &c.Src, c.DType()
+	if dt.Size() == 0 {
+		return 0, errors.New("neither dst nor src has an element type; make them with comm.Of")
+	}
+	if s.Pattern >= PatternReduce {
+		if err := c.checkOp(dt); err != nil {
+			return 0, err
+		}
+	}
+	if c.ofStructs() {
+		special |= SpecialStructs
+		if err := c.checkTypes(); err != nil {
+			return 0, err
+		}
+	}
+	if dst.DType != src.DType && dst.DType.Size() > 0 && src.DType.Size() > 0 {
+		return 0, fmt.Errorf("dst holds %v and src %v; cast one of them", dst.DType, src.DType)
+	}
+	if dst.Count < 0 || src.Count < 0 || dst.Count > 0 && dst.Ptr == nil || src.Count > 0 && src.Ptr == nil {
+		return 0, fmt.Errorf("dst has %d elements at %v and src %d at %v; give both memory", dst.Count, dst.Ptr, src.Count, src.Ptr)
+	}
+	if c.rows() {
+		special |= SpecialRows
+		if err := c.checkRows(); err != nil {
+			return 0, err
+		}
+	}
+	same := s.InPlace && dst.Ptr == src.Ptr && dst.Count == src.Count
+	if !same {
+		if err := c.checkCounts(rank, size); err != nil {
+			return 0, err
+		}
+	}
+	if s.Pattern >= PatternReduce && c.Op == fold.Custom {
+		if err := c.checkFunc(); err != nil {
+			return 0, err
+		}
+	}
+	if same || !dst.Overlaps(*src) {
+		return special, nil
+	}
+	if !c.inPlace(rank, size) {
+		return 0, errors.New("dst and src overlap; give two separate buffers, or one as the documentation says of calls in place")
+	}
+	return special | SpecialInPlace, nil
+}
+
+// checkOp checks the operation of a reduction of elements of type dt.
+func (c *Call) checkOp(dt DType) error {
+	switch {
+	case c.Op != fold.Custom:
+		return c.Op.Accepts(dt)
+	case c.Func == nil || c.Func.combine == nil && c.Func.problem == nil:
+		return errors.New("operation custom without a Func; make one with comm.NewFunc")
+	}
+	return c.Func.problem
+}
+
+// checkCounts checks the lengths of the buffers by the table of shapes.
+func (c *Call) checkCounts(rank, size int) error {
+	s, d, n := c.Kind.Shape(), c.Dst.Count, c.Src.Count
+	if t := c.structType(); t != nil {
+		d, n = d/t.Size, n/t.Size
+	}
+	dst, src := s.Dst, s.Src
+	if s.Root == RootReceives && rank != c.Root {
+		dst = Unused
+	}
+	if s.Root == RootSends && rank != c.Root {
+		src = Unused
+	}
+	wantDst, wantSrc := n, n
+	switch {
+	case s.Pattern == NoPattern:
+		return c.unknown("comm")
+	case dst == Unused || src == Unused:
+		return nil
+	case dst == Whole && src == Whole:
+	case dst == Parts && src == Whole:
+		wantDst = size * n
+	case dst == Whole && src == Parts:
+		wantDst, wantSrc = d, size*d
+	case dst == Parts && src == Parts:
+		if d != n || n%size != 0 {
+			return fmt.Errorf("len(dst) is %d and len(src) %d; both must be the same multiple of the %d ranks", d, n, size)
+		}
+	default:
+		return c.checkVectors(rank, size, d, n)
+	}
+	switch {
+	case d == wantDst && n == wantSrc:
+		return nil
+	case wantDst == wantSrc:
+		return fmt.Errorf("len(dst) is %d and len(src) %d; they must be equal; in place, give the buffer as both", d, n)
+	}
+	return fmt.Errorf("len(dst) is %d and len(src) %d; they must be %d and %d", d, n, wantDst, wantSrc)
+}
+
+// checkVectors checks the counts of a call that has some, and whose buffers have d and n elements.
+func (c *Call) checkVectors(rank, size, d, n int) error {
+	switch s := c.Kind.Shape(); {
+	case s.Dst == Counted && s.Src == Whole:
+		return vector("dst", c.DstCounts, size, d, rank, n)
+	case s.Dst == Whole && s.Src == Counted:
+		return vector("src", c.SrcCounts, size, n, rank, d)
+	case s.Dst == Counted && s.Src == Counted:
+		if err := vector("dst", c.DstCounts, size, d, -1, 0); err != nil {
+			return err
+		}
+		if err := vector("src", c.SrcCounts, size, n, -1, 0); err != nil {
+			return err
+		}
+		if c.DstCounts[rank] != c.SrcCounts[rank] {
+			return fmt.Errorf("this rank %d sends itself %d elements and expects %d; make dstCounts[%d] and srcCounts[%d] equal",
+				rank, c.SrcCounts[rank], c.DstCounts[rank], rank, rank)
+		}
+		return nil
+	default:
+		return fmt.Errorf("no check of %v, whose buffers are of layouts %d and %d; write it in comm.Call.checkCounts", c.Kind, s.Dst, s.Src)
+	}
+}
+
+// checkFunc checks that a Func's elements are whole in every rank's part.
+func (c *Call) checkFunc() error {
+	unit := c.DType().Size() * c.Width()
+	whole := c.Dst.Bytes()%c.Func.size == 0 && c.Src.Bytes()%c.Func.size == 0
+	for _, n := range c.SrcCounts {
+		whole = whole && n*unit%c.Func.size == 0
+	}
+	if !whole {
+		return fmt.Errorf("dst has %d bytes and src %d, not a whole number of the %d-byte elements of %q in each part",
+			c.Dst.Bytes(), c.Src.Bytes(), c.Func.size, c.Func.name)
+	}
+	return nil
+}
+
+// vector checks the counts of one buffer: one a rank, their sum its length,
+// and the entry of rank (if not -1) the length own of the other buffer.
+func vector(name string, counts []int, size, length, rank, own int) error {
+	if len(counts) != size {
+		return fmt.Errorf("%sCounts has %d entries; give one for each of the %d ranks", name, len(counts), size)
+	}
+	sum := 0
+	for r, n := range counts {
+		if n < 0 {
+			return fmt.Errorf("%sCounts[%d] is %d; counts are not negative", name, r, n)
+		}
+		if sum += n; sum < 0 {
+			return fmt.Errorf("%sCounts[%d] is %d; with those before it that is more than an int holds", name, r, n)
+		}
+	}
+	if sum != length {
+		return fmt.Errorf("%sCounts sum to %d and len(%s) is %d; they must be equal", name, sum, name, length)
+	}
+	if rank >= 0 && counts[rank] != own {
+		return fmt.Errorf("%sCounts[%d] is %d and this rank's part has %d elements; they must be equal", name, rank, counts[rank], own)
+	}
+	return nil
+}
