@@ -4,18 +4,18 @@ import (
 	goruntime "runtime"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // patterns are the patterns that Do carries out.
-const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
-	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+const patterns = 1<<backend.PatternBarrier | 1<<backend.PatternMessage | 1<<backend.PatternMove |
+	1<<backend.PatternReduce | 1<<backend.PatternReduceScatter | 1<<backend.PatternScan
 
 // agree checks that each rank expects as many elements from another as that one sends. number
 // returns the number by which the error names a rank.
-func agree(calls []*comm.Call, number func(rank int) int) error {
+func agree(calls []*backend.Call, number func(rank int) int) error {
 	for p, c := range calls {
 		for q, d := range calls {
 			sent, _ := c.Lengths(p, q, len(calls))
@@ -41,7 +41,7 @@ const (
 func (m *meeting) divide() (parts, helpers int) {
 	calls := m.g.calls
 	size, pattern := len(calls), calls[0].Kind.Shape().Pattern
-	if pattern == comm.PatternBarrier {
+	if pattern == backend.PatternBarrier {
 		return 0, 0
 	}
 	bytes := 0
@@ -49,9 +49,9 @@ func (m *meeting) divide() (parts, helpers int) {
 		bytes += c.Dst.Bytes()
 	}
 	switch pattern {
-	case comm.PatternReduce, comm.PatternScan: // parts of the elements
+	case backend.PatternReduce, backend.PatternScan: // parts of the elements
 		parts, bytes = calls[0].Src.Bytes()/leastPart, 2*bytes
-	case comm.PatternReduceScatter: // ranks
+	case backend.PatternReduceScatter: // ranks
 		parts, bytes = size, bytes*size
 	default:
 		if parts, bytes = size, 2*bytes; oneDst(calls) {
@@ -67,15 +67,15 @@ func (m *meeting) divide() (parts, helpers int) {
 }
 
 // oneDst reports whether all ranks have one Dst, as in the exchange of a Split.
-func oneDst(calls []*comm.Call) bool {
-	return calls[0].Kind == comm.SplitKind && len(calls) > 1 && calls[0].Dst.Ptr == calls[1].Dst.Ptr
+func oneDst(calls []*backend.Call) bool {
+	return calls[0].Kind == backend.SplitKind && len(calls) > 1 && calls[0].Dst.Ptr == calls[1].Dst.Ptr
 }
 
 // A worker is room for a part of the work, kept for the next one.
 type worker struct {
 	dsts, srcs []unsafe.Pointer
 	firsts     []int // by sender, where in its source the elements for a receiver begin
-	prefixes   comm.Prefixes
+	prefixes   backend.Prefixes
 }
 
 // compute does a part of the work of a collective. It runs the loops that package comm's
@@ -86,9 +86,9 @@ func (w *worker) compute(m *meeting, part int) (even bool) {
 	size := len(calls)
 	cut := func(n int) (lo, hi int) { return n * part / m.parts, n * (part + 1) / m.parts }
 	switch calls[0].Kind.Shape().Pattern {
-	case comm.PatternMove:
+	case backend.PatternMove:
 		return w.move(calls, cut)
-	case comm.PatternReduceScatter:
+	case backend.PatternReduceScatter:
 		for me, hi := cut(size); me < hi; me++ {
 			w.foldPart(calls, me)
 		}
@@ -99,7 +99,7 @@ func (w *worker) compute(m *meeting, part int) (even bool) {
 }
 
 // foldAll folds the elements that belong to a part, and writes them where all ranks want them.
-func (w *worker) foldAll(calls []*comm.Call, cut func(n int) (lo, hi int)) {
+func (w *worker) foldAll(calls []*backend.Call, cut func(n int) (lo, hi int)) {
 	call := calls[0]
 	unit := call.Unit()
 	lo, hi := cut(call.Src.Bytes() / unit)
@@ -107,7 +107,7 @@ func (w *worker) foldAll(calls []*comm.Call, cut func(n int) (lo, hi int)) {
 		return
 	}
 	defer w.forget()
-	scan := call.Kind.Shape().Pattern == comm.PatternScan
+	scan := call.Kind.Shape().Pattern == backend.PatternScan
 	for me, c := range calls {
 		w.srcs = append(w.srcs, unsafe.Add(c.Src.Ptr, lo*unit))
 		switch {
@@ -125,7 +125,7 @@ func (w *worker) foldAll(calls []*comm.Call, cut func(n int) (lo, hi int)) {
 }
 
 // foldPart folds the elements that belong to one rank.
-func (w *worker) foldPart(calls []*comm.Call, me int) {
+func (w *worker) foldPart(calls []*backend.Call, me int) {
 	defer w.forget()
 	call := calls[me]
 	first, _ := call.Outgoing(me, me, len(calls))
@@ -152,17 +152,17 @@ func (w *worker) forget() {
 }
 
 // move copies to the ranks of a part what the others send them. even is as compute has it.
-func (w *worker) move(calls []*comm.Call, cut func(n int) (lo, hi int)) (even bool) {
+func (w *worker) move(calls []*backend.Call, cut func(n int) (lo, hi int)) (even bool) {
 	shape, size := calls[0].Kind.Shape(), len(calls)
 	lo, hi := cut(size)
 	senders, first := calls, 0
-	if shape.Root == comm.RootSends || shape.Root == comm.RootShares {
+	if shape.Root == backend.RootSends || shape.Root == backend.RootShares {
 		first = calls[0].Root
 		senders = calls[first : first+1]
 	}
 	w.begin(senders, shape, lo)
 	even = true
-	same := shape.Root == comm.NoRoot && shape.Src == comm.Whole && calls[lo].DstRows <= 1 // all ranks get the same
+	same := shape.Root == backend.NoRoot && shape.Src == backend.Whole && calls[lo].DstRows <= 1 // all ranks get the same
 	for me, call := range calls[lo:hi] {
 		me += lo
 		switch {
@@ -177,9 +177,9 @@ func (w *worker) move(calls []*comm.Call, cut func(n int) (lo, hi int)) (even bo
 }
 
 // begin sets firsts for rank me, if the senders' parts have counts.
-func (w *worker) begin(senders []*comm.Call, shape *comm.Shape, me int) {
+func (w *worker) begin(senders []*backend.Call, shape *backend.Shape, me int) {
 	w.firsts = w.firsts[:0]
-	if shape.Src != comm.Counted {
+	if shape.Src != backend.Counted {
 		return
 	}
 	for _, c := range senders {
@@ -189,19 +189,19 @@ func (w *worker) begin(senders []*comm.Call, shape *comm.Shape, me int) {
 
 // moveTo copies to rank me, whose call is call, what the senders send, of which the first has the
 // rank first. Ranks are to come one after the other.
-func (w *worker) moveTo(call *comm.Call, me int, senders []*comm.Call, first, size int) (even bool) {
+func (w *worker) moveTo(call *backend.Call, me int, senders []*backend.Call, first, size int) (even bool) {
 	shape, unit, next := call.Kind.Shape(), call.DType().Size(), 0
 	even = true
 	for i, c := range senders {
 		from, sent := 0, 0
-		if shape.Src == comm.Counted {
+		if shape.Src == backend.Counted {
 			from, sent = w.firsts[i], c.SrcCounts[me]
 			w.firsts[i] += sent
 		} else {
 			from, sent = c.Outgoing(first+i, me, size)
 		}
 		at, n := next, 0
-		if shape.Dst == comm.Counted {
+		if shape.Dst == backend.Counted {
 			n = call.DstCounts[i]
 			next += n
 		} else {
@@ -216,7 +216,7 @@ func (w *worker) moveTo(call *comm.Call, me int, senders []*comm.Call, first, si
 		}
 		dst, src := call.Dst.Part(call.DstRows, at, n), c.Source(first+i).Part(c.SrcRows, from, n)
 		if dst != src { // a call in place
-			comm.CopyParts(dst, src, n*unit, call.Dst.Bytes())
+			backend.CopyParts(dst, src, n*unit, call.Dst.Bytes())
 		}
 	}
 	return even
@@ -224,7 +224,7 @@ func (w *worker) moveTo(call *comm.Call, me int, senders []*comm.Call, first, si
 
 // copyGathered copies to rank me's Dst, of a gather to all, that of another rank, and its own part from its Src: in a call in
 // place the others read that.
-func copyGathered(call, gathered *comm.Call, me, size int) {
+func copyGathered(call, gathered *backend.Call, me, size int) {
 	if call.Dst.Ptr == gathered.Dst.Ptr {
 		return // they have one Dst
 	}

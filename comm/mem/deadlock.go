@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/deadlock"
 	"github.com/gorun-spmd/gorun/internal/stack"
 )
@@ -21,7 +21,7 @@ type DeadlockError struct {
 
 // A BlockedCall is a call whose wait cannot end.
 type BlockedCall struct {
-	comm.Party
+	backend.Party
 	On      int    // the first rank that has not come
 	Untaken string // messages that have come and that the call does not take; "" if there are none
 }
@@ -54,7 +54,7 @@ func (e *DeadlockError) Error() string {
 func (e *DeadlockError) sends() bool {
 	in := map[int]bool{}
 	for _, w := range e.Waits {
-		if strings.HasPrefix(w.Call, comm.SendKind.String()+" ") || strings.HasPrefix(w.Call, comm.TaggedSendKind.String()+" ") {
+		if strings.HasPrefix(w.Call, backend.SendKind.String()+" ") || strings.HasPrefix(w.Call, backend.TaggedSendKind.String()+" ") {
 			in[w.Rank] = true
 		}
 	}
@@ -65,16 +65,16 @@ func (e *DeadlockError) sends() bool {
 type waiting struct {
 	rank    *Rank
 	ctx     context.Context
-	call    *comm.Call
+	call    *backend.Call
 	need    need
-	party   comm.Party // set once the watcher has asked for it, with untaken
-	untaken string     // see BlockedCall
-	alone   bool       // the call has no place in the order of the group's collectives
-	at      int        // waits[at] of the job is this
+	party   backend.Party // set once the watcher has asked for it, with untaken
+	untaken string        // see BlockedCall
+	alone   bool          // the call has no place in the order of the group's collectives
+	at      int           // waits[at] of the job is this
 }
 
 // begin notes that this rank waits; the job's lock is held.
-func (r *Rank) begin(ctx context.Context, call *comm.Call, n need) *waiting {
+func (r *Rank) begin(ctx context.Context, call *backend.Call, n need) *waiting {
 	r.waiting = waiting{rank: r, ctx: ctx, call: call, need: n}
 	r.g.start(&r.waiting)
 	return &r.waiting
@@ -181,7 +181,7 @@ func (w *watcher) find(n int) []int {
 			late[wait.need] = missing
 		}
 		_, bounded := wait.ctx.Deadline()
-		if bounded || wait.need.done() || len(missing) == 0 || g.dead() != nil || comm.Cancelled(wait.ctx) != nil || w.anyEnded(missing) {
+		if bounded || wait.need.done() || len(missing) == 0 || g.dead() != nil || backend.Cancelled(wait.ctx) != nil || w.anyEnded(missing) {
 			r.Moves = true
 			continue
 		}

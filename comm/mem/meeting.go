@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // A meeting is where all ranks of a group show each other a value. A group has two and uses
@@ -18,14 +18,14 @@ type meeting struct {
 	arrived int
 
 	// Of a collective. Once all ranks have come, none of them fails alone.
-	print  comm.Fingerprint // of the call of the first to come
-	differ bool             // a call has another one
-	parts  int              // into how many the work is divided
-	next   int              // the part that nobody has taken yet
-	left   int              // parts that are not done
-	uneven bool             // a rank does not send as much as another expects
-	over   bool             // nothing is left to do, or err is not nil
-	err    error            // of the call, on all ranks
+	print  backend.Fingerprint // of the call of the first to come
+	differ bool                // a call has another one
+	parts  int                 // into how many the work is divided
+	next   int                 // the part that nobody has taken yet
+	left   int                 // parts that are not done
+	uneven bool                // a rank does not send as much as another expects
+	over   bool                // nothing is left to do, or err is not nil
+	err    error               // of the call, on all ranks
 }
 
 func (m *meeting) full() bool { return m.arrived == len(m.g.ranks) }
@@ -62,7 +62,7 @@ func (r *Rank) arrive(value any) *meeting {
 }
 
 // meet shows every rank a value, for call. Once all have come, no rank fails.
-func (r *Rank) meet(ctx context.Context, call *comm.Call, value any) (*meeting, error) {
+func (r *Rank) meet(ctx context.Context, call *backend.Call, value any) (*meeting, error) {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
 	if e := r.g.dead(); e != nil {
@@ -91,7 +91,7 @@ func (r *Rank) gather(value any) *meeting {
 }
 
 // Do carries out one call.
-func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+func (r *Rank) Do(ctx context.Context, call *backend.Call) error {
 	if err := call.Carried("comm/mem", patterns); err != nil {
 		r.Abort(err)
 		return err
@@ -107,7 +107,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 }
 
 // collective meets the other ranks, and does what it can of the work.
-func (r *Rank) collective(ctx context.Context, call *comm.Call) (*meeting, error) {
+func (r *Rank) collective(ctx context.Context, call *backend.Call) (*meeting, error) {
 	print := call.Fingerprint()
 	g := r.g
 	g.mu.Lock()
@@ -144,7 +144,7 @@ func (m *meeting) begin(rank int) {
 	g := m.g
 	if !m.differ {
 		for i := range g.ranks {
-			g.calls[i] = m.shown(i).(*comm.Call)
+			g.calls[i] = m.shown(i).(*backend.Call)
 		}
 		var helpers int
 		m.parts, helpers = m.divide()
@@ -204,19 +204,19 @@ func (j *job) worker() *worker {
 
 // mismatch returns the error that two calls of a meeting differ. All ranks have seen it.
 func (r *Rank) mismatch(m *meeting) error {
-	calls := make([]*comm.Call, r.Size())
+	calls := make([]*backend.Call, r.Size())
 	other := 0 // the first that differs from that of rank 0
 	for i := range calls {
-		calls[i] = m.shown(i).(*comm.Call)
+		calls[i] = m.shown(i).(*backend.Call)
 		if other == 0 && calls[i].Fingerprint() != calls[0].Fingerprint() {
 			other = i
 		}
 	}
 	sites := r.gather(calls[r.rank].Site())
-	party := func(i int) comm.Party {
-		return comm.Party{Rank: r.g.number(i), Call: calls[i].String(), Site: fmt.Sprint(sites.shown(i)), Facts: calls[i].Facts}
+	party := func(i int) backend.Party {
+		return backend.Party{Rank: r.g.number(i), Call: calls[i].String(), Site: fmt.Sprint(sites.shown(i)), Facts: calls[i].Facts}
 	}
-	err := comm.Mismatch(party(0), party(other))
+	err := backend.Mismatch(party(0), party(other))
 	r.gather(nil)
 	return err
 }

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -64,7 +65,7 @@ type job struct {
 
 	workers []*worker // those that nobody uses
 
-	attrs comm.Attrs // see comm.CommonBackend
+	attrs backend.Attrs // see backend.CommonBackend
 }
 
 // wakeAll wakes the ranks that wait in any group; the job's lock is held.
@@ -80,15 +81,15 @@ type group struct {
 	parent   *group
 	world    []int
 	ranks    []Rank
-	meetings [2]meeting   // the one in progress is number turn%2
-	turn     int          // how many meetings all ranks have come to
-	calls    []*comm.Call // room for the calls of a meeting
+	meetings [2]meeting      // the one in progress is number turn%2
+	turn     int             // how many meetings all ranks have come to
+	calls    []*backend.Call // room for the calls of a meeting
 	sends    map[direction]*sendSlot
-	aborted  *comm.AbortError
+	aborted  *backend.AbortError
 }
 
 func newGroup(j *job, parent *group, world []int) *group {
-	g := &group{job: j, parent: parent, world: world, ranks: make([]Rank, len(world)), calls: make([]*comm.Call, len(world)),
+	g := &group{job: j, parent: parent, world: world, ranks: make([]Rank, len(world)), calls: make([]*backend.Call, len(world)),
 		sends: map[direction]*sendSlot{}}
 	for i := range g.ranks {
 		r := &g.ranks[i]
@@ -104,7 +105,7 @@ func (g *group) wake() {
 	}
 }
 
-// Rank is one rank's end of a group. It implements comm.Backend.
+// Rank is one rank's end of a group. It implements backend.Backend.
 type Rank struct {
 	g    *group
 	rank int
@@ -134,7 +135,7 @@ func (r *Rank) SupportsRows() bool { return true }
 func (r *Rank) Memory() mem.Allocator { return nil }
 
 // Common returns where the ranks keep what they all have.
-func (r *Rank) Common() *comm.Attrs { return &r.g.attrs }
+func (r *Rank) Common() *backend.Attrs { return &r.g.attrs }
 
 // End says that this rank will make no more calls on any communicator: calls
 // of others that need it fail. cause is "" if it ended without an error.
@@ -157,7 +158,7 @@ func (r *Rank) Abort(cause error) {
 
 func (r *Rank) abort(cause error) {
 	if r.g.aborted == nil {
-		r.g.aborted = &comm.AbortError{Rank: r.g.number(r.rank), Cause: cause.Error(), Err: cause}
+		r.g.aborted = &backend.AbortError{Rank: r.g.number(r.rank), Cause: cause.Error(), Err: cause}
 		r.g.failed.Store(true)
 		r.g.wakeAll()
 	}
@@ -183,7 +184,7 @@ type need interface {
 }
 
 // wait returns when call has what it needs; the job's lock is held.
-func (r *Rank) wait(ctx context.Context, call *comm.Call, n need) error {
+func (r *Rank) wait(ctx context.Context, call *backend.Call, n need) error {
 	if n.done() {
 		return nil
 	}
@@ -211,18 +212,18 @@ func (r *Rank) waitError(ctx context.Context, n need) error {
 	if len(r.g.ended) > 0 {
 		for _, w := range n.missing() {
 			if cause, ok := r.g.ended[w]; ok {
-				err := &comm.EndedError{Rank: r.g.numbers[w], Cause: cause}
+				err := &backend.EndedError{Rank: r.g.numbers[w], Cause: cause}
 				r.abort(err)
 				return err
 			}
 		}
 	}
-	if cause := comm.Cancelled(ctx); cause != nil {
+	if cause := backend.Cancelled(ctx); cause != nil {
 		var late []int
 		for _, w := range n.missing() {
 			late = append(late, r.g.numbers[w])
 		}
-		err := comm.Late(cause, late)
+		err := backend.Late(cause, late)
 		r.abort(err)
 		return err
 	}
@@ -245,12 +246,12 @@ func (j *job) watch(ctx context.Context) {
 }
 
 // Split makes new groups; the first member of each makes it.
-func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
+func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error) {
 	var made *group
 	if len(members) > 0 && members[0] == r.rank {
 		made = newGroup(r.g.job, r.g, ints.Pick(r.g.world, members))
 	}
-	m, err := r.meet(ctx, &comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{0})}, made)
+	m, err := r.meet(ctx, &backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{0})}, made)
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package mem
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -12,9 +12,9 @@ type direction struct{ from, to int }
 
 // A sendSlot holds the Send of one direction that waits for its Recv, if there is one.
 type sendSlot struct {
-	call    *comm.Call  // nil: none
-	refused *comm.Party // the Recv that did not match it
-	err     error       // if it was refused, the error of both calls
+	call    *backend.Call  // nil: none
+	refused *backend.Party // the Recv that did not match it
+	err     error          // if it was refused, the error of both calls
 }
 
 // A messageNeed is the need of a Send or a Recv.
@@ -44,20 +44,20 @@ func (g *group) sendSlot(from, to int) *sendSlot {
 	return l
 }
 
-func (r *Rank) party(call *comm.Call) comm.Party {
+func (r *Rank) party(call *backend.Call) backend.Party {
 	return call.Party(r.g.number(r.rank))
 }
 
 // message carries out a Send or a Recv.
-func (r *Rank) message(ctx context.Context, call *comm.Call) error {
-	if call.Kind == comm.SendKind {
+func (r *Rank) message(ctx context.Context, call *backend.Call) error {
+	if call.Kind == backend.SendKind {
 		return r.send(ctx, call)
 	}
 	return r.recv(ctx, call)
 }
 
 // send posts the call and waits until it has been read.
-func (r *Rank) send(ctx context.Context, call *comm.Call) error {
+func (r *Rank) send(ctx context.Context, call *backend.Call) error {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
 	if e := r.g.dead(); e != nil {
@@ -67,7 +67,7 @@ func (r *Rank) send(ctx context.Context, call *comm.Call) error {
 }
 
 // post shows a Send to its receiver; the job's lock is held, as in what follows.
-func (r *Rank) post(call *comm.Call) *sendSlot {
+func (r *Rank) post(call *backend.Call) *sendSlot {
 	l := r.g.sendSlot(r.rank, call.Root)
 	l.call = call
 	r.g.ranks[call.Root].wake.Signal()
@@ -75,7 +75,7 @@ func (r *Rank) post(call *comm.Call) *sendSlot {
 }
 
 // sent waits until a Send that was posted has been read.
-func (r *Rank) sent(ctx context.Context, call *comm.Call, l *sendSlot) error {
+func (r *Rank) sent(ctx context.Context, call *backend.Call, l *sendSlot) error {
 	r.messageNeed = messageNeed{sendSlot: l, sent: true, from: r.g.world[call.Root]}
 	err := r.wait(ctx, call, &r.messageNeed)
 	if l.refused != nil {
@@ -86,9 +86,9 @@ func (r *Rank) sent(ctx context.Context, call *comm.Call, l *sendSlot) error {
 
 // refuse ends the group because the receiver has refused this rank's Send. The sender alone knows
 // the line of its call.
-func (r *Rank) refuse(call *comm.Call, l *sendSlot) error {
+func (r *Rank) refuse(call *backend.Call, l *sendSlot) error {
 	if l.err == nil {
-		l.err = comm.Mismatch(r.party(call), *l.refused)
+		l.err = backend.Mismatch(r.party(call), *l.refused)
 		r.abort(l.err)
 		r.g.ranks[call.Root].wake.Signal()
 	}
@@ -96,7 +96,7 @@ func (r *Rank) refuse(call *comm.Call, l *sendSlot) error {
 }
 
 // recv waits for the Send of its direction, and copies its data.
-func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
+func (r *Rank) recv(ctx context.Context, call *backend.Call) error {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
 	if e := r.g.dead(); e != nil {
@@ -106,7 +106,7 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 }
 
 // take is recv with the job's lock held. For the Recv of a SendRecv, send is the Send, posted in out.
-func (r *Rank) take(ctx context.Context, call, send *comm.Call, out *sendSlot) error {
+func (r *Rank) take(ctx context.Context, call, send *backend.Call, out *sendSlot) error {
 	l := r.g.sendSlot(call.Root, r.rank)
 	r.messageNeed = messageNeed{sendSlot: l, from: r.g.world[call.Root], out: out}
 	err := r.wait(ctx, call, &r.messageNeed)
@@ -138,7 +138,7 @@ func (r *Rank) take(ctx context.Context, call, send *comm.Call, out *sendSlot) e
 }
 
 // SendRecv posts a Send, carries out a Recv and waits until the Send has been read.
-func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
+func (r *Rank) SendRecv(ctx context.Context, send, recv *backend.Call) error {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
 	if e := r.g.dead(); e != nil {

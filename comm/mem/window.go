@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // windowMemory is the memory of a window, by rank.
@@ -21,12 +22,12 @@ func (w windowMemory) Address(rank int) unsafe.Pointer {
 func (w windowMemory) Close() error { return nil }
 
 // OpenWindow has each rank make its memory and put it into a list that all share.
-func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, error) {
+func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (backend.WindowMemory, error) {
 	var all windowMemory
 	if r.rank == 0 { // the list is made once for all
 		all = make(windowMemory, len(bytes))
 	}
-	m, err := r.meet(ctx, &comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{0})}, all)
+	m, err := r.meet(ctx, &backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{0})}, all)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 }
 
 // Touch returns the error that has ended the group, nil if none has.
-func (r *Rank) Touch(comm.Kind, int) error {
+func (r *Rank) Touch(backend.Kind, int) error {
 	if !r.g.failed.Load() {
 		return nil
 	}
@@ -69,7 +70,7 @@ const (
 )
 
 // Await calls on until it returns a negative rank: the memory is as the call needs it.
-func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
+func (r *Rank) Await(ctx context.Context, call *backend.Call, on func() (rank int, err error)) error {
 	n := &windowNeed{on, r.g.world}
 	for range windowYields {
 		if n.done() {
@@ -105,7 +106,7 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 }
 
 // Broken returns the error that has ended the group, nil if none has.
-func (r *Rank) Broken() error { return r.Touch(comm.Invalid, 0) }
+func (r *Rank) Broken() error { return r.Touch(backend.Invalid, 0) }
 
 // Moved has nothing to note: a message comes in one piece.
 func (r *Rank) Moved() {}
