@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -29,11 +29,11 @@ const (
 
 // Abort ends the communicator and all that were split from it.
 func (r *Rank) Abort(cause error) {
-	var ended *comm.EndedError
+	var ended *backend.EndedError
 	switch {
 	case errors.As(cause, &ended):
 		r.abort(failure{kind: ranksEnd, a: ended.Rank, text: ended.Cause})
-	case errors.Is(cause, comm.ErrMismatch):
+	case errors.Is(cause, backend.ErrMismatch):
 		r.abort(failure{kind: ranksRefuse, a: r.world[r.me], text: cause.Error()})
 	default:
 		r.abort(failure{kind: ranksAbort, a: r.world[r.me], text: cause.Error()})
@@ -68,7 +68,7 @@ func (g *region) read() (v failure, ok bool) {
 
 // alarmed returns the error that has ended the communicator or one that it
 // was split from. It is cheap while nothing is wrong anywhere in the job.
-func (r *Rank) alarmed(call *comm.Call) error {
+func (r *Rank) alarmed(call *backend.Call) error {
 	now := r.job.alarm.Load()
 	if now == r.quiet {
 		return nil
@@ -89,7 +89,7 @@ func (r *Rank) quit(err error) error {
 
 // failed returns this rank's error and leaves the communicator. It is called when there
 // is a failure.
-func (r *Rank) failed(call *comm.Call) error {
+func (r *Rank) failed(call *backend.Call) error {
 	g := r
 	for g.parent != nil && g.region.head.claimed.Load() == 0 {
 		g = g.parent
@@ -101,7 +101,7 @@ func (r *Rank) failed(call *comm.Call) error {
 
 // why returns the failure of the communicator itself as this rank's error. It is called when
 // there is one. call is the one in progress, nil if none of the communicator's is.
-func (r *Rank) why(call *comm.Call) error {
+func (r *Rank) why(call *backend.Call) error {
 	v, ok := r.region.read()
 	for i := 0; !ok && i < 1000; i++ { // the rank that has claimed the head is about to write why
 		time.Sleep(time.Millisecond)
@@ -109,15 +109,15 @@ func (r *Rank) why(call *comm.Call) error {
 	}
 	switch v.kind {
 	case ranksEnd:
-		return &comm.EndedError{Rank: v.a, Cause: v.text}
+		return &backend.EndedError{Rank: v.a, Cause: v.text}
 	case ranksDisagree:
 		return r.disagreement(v, call)
 	case ranksUneven:
-		return remoteError{v.text, comm.ErrMismatch}
+		return remoteError{v.text, backend.ErrMismatch}
 	case ranksRefuse:
-		return &comm.AbortError{Rank: v.a, Cause: v.text, Err: remoteError{v.text, comm.ErrMismatch}}
+		return &backend.AbortError{Rank: v.a, Cause: v.text, Err: remoteError{v.text, backend.ErrMismatch}}
 	}
-	return &comm.AbortError{Rank: v.a, Cause: v.text}
+	return &backend.AbortError{Rank: v.a, Cause: v.text}
 }
 
 // A remoteError is an error that another rank wrote.
@@ -134,50 +134,50 @@ func (r *Rank) stamp(seq uint64) uint64 { return r.region.id*0x9e3779b97f4a7c15 
 
 // disagreement returns the error of a mismatch, the same on all ranks. If this rank is one
 // of the two it writes its note; then it waits for both notes.
-func (r *Rank) disagreement(v failure, call *comm.Call) error {
+func (r *Rank) disagreement(v failure, call *backend.Call) error {
 	stamp := r.stamp(v.seq)
 	if me := r.world[r.me]; call != nil && (me == v.a || me == v.b) {
 		if _, ok := r.job.seg.Note(me, stamp); !ok {
 			r.job.seg.SetNote(me, stamp, fmt.Sprintf("%v\n%s\n%d", call, call.Site(), call.Facts))
 		}
 	}
-	return comm.Mismatch(r.side(v.a, stamp), r.side(v.b, stamp))
+	return backend.Mismatch(r.side(v.a, stamp), r.side(v.b, stamp))
 }
 
 // side returns a rank's own description of its call. It waits a while for the rank's note:
 // the rank is in the call too, but may not be running now.
-func (r *Rank) side(world int, stamp uint64) comm.Party {
+func (r *Rank) side(world int, stamp uint64) backend.Party {
 	if world < 0 || world >= r.job.seg.Ranks() {
-		return comm.Party{Rank: world, Call: "an unknown call"}
+		return backend.Party{Rank: world, Call: "an unknown call"}
 	}
 	for range 500 {
 		if text, ok := r.job.seg.Note(world, stamp); ok {
 			call, rest, _ := strings.Cut(text, "\n")
 			site, number, _ := strings.Cut(rest, "\n")
 			facts, _ := strconv.ParseUint(number, 10, 32)
-			return comm.Party{Rank: world, Call: call, Site: site, Facts: uint32(facts)}
+			return backend.Party{Rank: world, Call: call, Site: site, Facts: uint32(facts)}
 		}
 		if _, ended := r.job.seg.HasEnded(world); ended {
 			break
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	return comm.Party{Rank: world, Call: r.published(world).String()}
+	return backend.Party{Rank: world, Call: r.published(world).String()}
 }
 
 // published returns the fingerprint of the last call that a rank, by world
 // number, has published here. It serves if the rank leaves no note.
-func (r *Rank) published(world int) comm.Fingerprint {
+func (r *Rank) published(world int) backend.Fingerprint {
 	for m, w := range r.world {
 		if w == world {
 			a, b := r.region.slot(m, 0), r.region.slot(m, 1)
 			if a.seq.Load() < b.seq.Load() {
 				a = b
 			}
-			return comm.Fingerprint{What: a.what, Count: a.count}
+			return backend.Fingerprint{What: a.what, Count: a.count}
 		}
 	}
-	return comm.Fingerprint{}
+	return backend.Fingerprint{}
 }
 
 // leave says that this rank makes no more calls on this communicator. If other ranks may be
@@ -213,26 +213,26 @@ func (r *Rank) anybodyInside() bool {
 }
 
 // log notes the call in the flight recorder.
-func (r *Rank) log(call *comm.Call, seq uint64, f comm.Fingerprint) {
+func (r *Rank) log(call *backend.Call, seq uint64, f backend.Fingerprint) {
 	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.id, Seq: seq, What: f.What, Count: f.Count}, call.Bytes())
 }
 
 // uneven ends the communicator because the number of elements that rank from sends is not
 // what rank to expects.
-func (r *Rank) uneven(call *comm.Call, from, sent, to, expected int) error {
+func (r *Rank) uneven(call *backend.Call, from, sent, to, expected int) error {
 	err := call.Uneven(r.world[from], sent, r.world[to], expected)
 	r.abort(failure{kind: ranksUneven, text: err.Error()})
 	return r.failed(call)
 }
 
 // damaged ends the communicator because rank m published values that cannot be right.
-func (r *Rank) damaged(call *comm.Call, m int, what string) error {
+func (r *Rank) damaged(call *backend.Call, m int, what string) error {
 	r.abort(failure{kind: ranksAbort, a: r.world[r.me], text: fmt.Sprintf("shm: what rank %d published is damaged: %s", r.world[m], what)})
 	return r.failed(call)
 }
 
 // damagedBuffer ends the communicator because rank m published a place for its data where it
 // cannot be.
-func (r *Rank) damagedBuffer(call *comm.Call, m int) error {
+func (r *Rank) damagedBuffer(call *backend.Call, m int) error {
 	return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
 }

@@ -5,11 +5,11 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // Do carries out one call.
-func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+func (r *Rank) Do(ctx context.Context, call *backend.Call) error {
 	if err := call.Carried("comm/shm", patterns); err != nil {
 		return r.quit(err)
 	}
@@ -55,7 +55,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 
 // meet waits until all ranks have published call seq, and returns the highest of their modes. If a rank's
 // call differs from this rank's, meet ends the communicator.
-func (r *Rank) meet(ctx context.Context, call *comm.Call, seq uint64, f comm.Fingerprint, mode uint64) (uint64, error) {
+func (r *Rank) meet(ctx context.Context, call *backend.Call, seq uint64, f backend.Fingerprint, mode uint64) (uint64, error) {
 	for m := range r.world {
 		if m == r.me {
 			continue
@@ -82,7 +82,7 @@ func (r *Rank) meet(ctx context.Context, call *comm.Call, seq uint64, f comm.Fin
 
 // publish puts this rank's source into slot s or the payload area, or says in the slot where
 // it lies.
-func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err error) {
+func (r *Rank) publish(call *backend.Call, s *slot, seq uint64) (mode uint64, err error) {
 	src := call.Source(r.me)
 	bytes := src.Bytes()
 	switch {
@@ -108,16 +108,16 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 	elems := src.Count
 	switch shape := call.Kind.Shape(); {
 	case !shape.Pairwise():
-	case shape.Root == comm.NoRoot:
+	case shape.Root == backend.NoRoot:
 		r.putCounts(seq, call.SrcCounts, call.DstCounts)
 	case call.Root == r.me:
-		if shape.Root == comm.RootSends {
+		if shape.Root == backend.RootSends {
 			elems = call.Dst.Count
 			r.putCounts(seq, call.SrcCounts, nil)
 		} else {
 			r.putCounts(seq, nil, call.DstCounts)
 		}
-	case shape.Root == comm.RootSends:
+	case shape.Root == backend.RootSends:
 		elems = call.Dst.Count
 	}
 	r.summary[r.me] = mode | uint64(elems)<<8
@@ -126,11 +126,11 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 }
 
 // shares reports whether the other ranks receive the root's Dst.
-func shares(k comm.Kind) bool { return k.Shape().Root == comm.RootShares }
+func shares(k backend.Kind) bool { return k.Shape().Root == backend.RootShares }
 
 // locate fills p with the place of src, and of Dst if other ranks store into it. Memory outside
 // the arena goes through the staging block.
-func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *location) (mode uint64, err error) {
+func (r *Rank) locate(call *backend.Call, src backend.Buffer, p *location) (mode uint64, err error) {
 	at, ok := r.job.arena.offset(src.Ptr, src.Bytes())
 	*p = location{at: uint64(at), rows: uint64(call.SrcRows)}
 	if ok && r.receives(call) {
@@ -146,9 +146,9 @@ func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *location) (mode uint6
 	at, _ = r.job.arena.offset(r.staging, 3*r.stagingBytes)
 	*p = location{at: uint64(at), longest: uint64(src.Count)}
 	switch call.Kind.Shape().Src {
-	case comm.Parts:
+	case backend.Parts:
 		p.longest = uint64(src.Count / len(r.world))
-	case comm.Counted:
+	case backend.Counted:
 		p.longest = 0
 		for m, n := range call.SrcCounts {
 			if m != r.me { // which reads its own part where it lies
@@ -160,7 +160,7 @@ func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *location) (mode uint6
 }
 
 // receives reports whether other ranks store into this rank's Dst.
-func (r *Rank) receives(call *comm.Call) bool {
+func (r *Rank) receives(call *backend.Call) bool {
 	return stored(call) && call.Folds(r.me, len(r.world)) > 0
 }
 
@@ -177,7 +177,7 @@ func (r *Rank) putCounts(seq uint64, has, expects []int) {
 
 // compareCounts checks that the others expect as many elements as this rank sends them, and
 // the reverse.
-func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
+func (r *Rank) compareCounts(call *backend.Call, seq uint64) error {
 	summary := func(m int) int { return int(r.summary[m] >> 8) }
 	check := func(from int, sent uint64, to int, expected uint64) error {
 		if sent != expected {
@@ -188,17 +188,17 @@ func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
 	for m := range r.world {
 		var err error
 		switch call.Kind.Shape().Root {
-		case comm.NoRoot:
+		case backend.NoRoot:
 			has, expects := r.region.vectors(m, seq)
 			if err = check(m, has[r.me], r.me, uint64(call.DstCounts[m])); err == nil {
 				err = check(r.me, uint64(call.SrcCounts[m]), m, expects[r.me])
 			}
-		case comm.RootReceives:
+		case backend.RootReceives:
 			if r.me == call.Root || m == r.me {
 				_, expects := r.region.vectors(call.Root, seq)
 				err = check(m, uint64(summary(m)), call.Root, expects[m])
 			}
-		case comm.RootSends:
+		case backend.RootSends:
 			if r.me == call.Root || m == r.me {
 				has, _ := r.region.vectors(call.Root, seq)
 				err = check(call.Root, has[m], m, uint64(summary(m)))

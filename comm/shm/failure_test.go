@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -21,7 +22,7 @@ func TestTheLauncherSeesWhoWaits(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- comm.AllReduce(t.Context(), comm.NewWorld(ranks[0]), make([]float32, 5), comm.Sum) }()
 	w := soleWait(t, launcher)
-	what := comm.Fingerprint{What: w.What, Count: w.Count}.String()
+	what := backend.Fingerprint{What: w.What, Count: w.Count}.String()
 	if what != "AllReduce sum float32[5]" || w.Text != what || w.Seq != 1 || w.On != 1 || !w.Attended ||
 		!strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
 		t.Errorf("got %+v, %s", w, what)

@@ -3,7 +3,8 @@ package shm
 import (
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -22,18 +23,18 @@ func (r *Rank) inlineAt(m int, seq uint64, skip, n int) unsafe.Pointer {
 }
 
 // foldInline folds into Dst the elements of ranks' sources that are for this rank.
-func (r *Rank) foldInline(call *comm.Call, seq uint64) error {
+func (r *Rank) foldInline(call *backend.Call, seq uint64) error {
 	bytes, ranks := call.Dst.Bytes(), call.Folds(r.me, len(r.world))
 	if bytes == 0 || ranks == 0 {
 		return nil
 	}
 	skip := 0
-	if call.Kind.Shape().Pattern == comm.PatternReduceScatter {
+	if call.Kind.Shape().Pattern == backend.PatternReduceScatter {
 		first, _ := call.Outgoing(r.me, r.me, len(r.world))
 		skip = first * call.DType().Size()
 	}
 	// Fold may read Src itself unless Src is Dst; with two ranks and a built-in operation even then.
-	direct := call.SrcRows <= 1 && (call.Src.Ptr != call.Dst.Ptr || len(r.world) == 2 && call.Op != comm.Custom)
+	direct := call.SrcRows <= 1 && (call.Src.Ptr != call.Dst.Ptr || len(r.world) == 2 && call.Op != fold.Custom)
 	for m := range ranks {
 		if m == r.me && direct {
 			r.srcs[m] = unsafe.Add(call.Src.Ptr, skip)
@@ -49,14 +50,14 @@ func (r *Rank) foldInline(call *comm.Call, seq uint64) error {
 
 // incoming returns which elements of rank m's source this rank gets in a call that only
 // moves data: n elements from element first on, which go to element at of Dst.
-func (r *Rank) incoming(call *comm.Call, seq uint64, m int) (at, first, n int) {
+func (r *Rank) incoming(call *backend.Call, seq uint64, m int) (at, first, n int) {
 	if at, n = call.Incoming(r.me, m, len(r.world)); n == 0 {
 		return 0, 0, 0
 	}
 	switch call.Kind.Shape().Src {
-	case comm.Parts:
+	case backend.Parts:
 		first = r.me * n
-	case comm.Counted:
+	case backend.Counted:
 		first = r.before(call, m, seq)
 	}
 	return at, first, n
@@ -67,7 +68,7 @@ func (r *Rank) incoming(call *comm.Call, seq uint64, m int) (at, first, n int) {
 const maxElems = 1 << 48
 
 // before returns how many elements of rank m's data go to ranks below this one.
-func (r *Rank) before(call *comm.Call, m int, seq uint64) int {
+func (r *Rank) before(call *backend.Call, m int, seq uint64) int {
 	if m == r.me {
 		return ints.Sum(call.SrcCounts[:m])
 	}
@@ -80,15 +81,15 @@ func (r *Rank) before(call *comm.Call, m int, seq uint64) int {
 }
 
 // pack copies src to the front of dst, its parts one after another.
-func pack(dst []byte, call *comm.Call, src comm.Buffer) {
+func pack(dst []byte, call *backend.Call, src backend.Buffer) {
 	if call.SrcRows <= 1 {
 		copy(dst, src.Data())
 		return
 	}
 	at, size := 0, src.DType.Size()
-	to := comm.Contiguous(unsafe.Pointer(unsafe.SliceData(dst)))
+	to := backend.Contiguous(unsafe.Pointer(unsafe.SliceData(dst)))
 	for _, n := range call.SrcCounts {
-		comm.CopyParts(to.From(at*size), src.Part(call.SrcRows, at, n), n*size, n*size)
+		backend.CopyParts(to.From(at*size), src.Part(call.SrcRows, at, n), n*size, n*size)
 		at += n
 	}
 }

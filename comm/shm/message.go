@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // message carries out a Send or a Recv through the cell of its direction. A
 // message is one piece; memory outside the arenas goes in pieces of stageBytes.
-func (r *Rank) message(ctx context.Context, call *comm.Call) error {
+func (r *Rank) message(ctx context.Context, call *backend.Call) error {
 	if err := r.alarmed(call); err != nil {
 		return err
 	}
 	f := call.Fingerprint()
 	r.log(call, 0, f)
-	if call.Kind == comm.SendKind {
+	if call.Kind == backend.SendKind {
 		return r.send(ctx, call, f)
 	}
 	return r.recv(ctx, call, f)
@@ -24,7 +24,7 @@ func (r *Rank) message(ctx context.Context, call *comm.Call) error {
 
 // send publishes pieces. It returns when the receiver has read them, or at once if the
 // data is in the cell itself.
-func (r *Rank) send(ctx context.Context, call *comm.Call, f comm.Fingerprint) error {
+func (r *Rank) send(ctx context.Context, call *backend.Call, f backend.Fingerprint) error {
 	to := call.Root
 	c := r.region.cell(r.me, to)
 	data := call.Src.Data()
@@ -69,7 +69,7 @@ func (r *Rank) send(ctx context.Context, call *comm.Call, f comm.Fingerprint) er
 }
 
 // recv reads pieces until Dst is full.
-func (r *Rank) recv(ctx context.Context, call *comm.Call, f comm.Fingerprint) error {
+func (r *Rank) recv(ctx context.Context, call *backend.Call, f backend.Fingerprint) error {
 	from := call.Root
 	c := r.region.cell(from, r.me)
 	data := call.Dst.Data()
@@ -106,16 +106,16 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call, f comm.Fingerprint) er
 // wrongMessage ends the communicator because the message is not the one that call
 // expects. If the data was in the cell itself the sender has returned already, so its line
 // is unknown.
-func (r *Rank) wrongMessage(call *comm.Call, c *cell) error {
-	sent := comm.Fingerprint{What: c.what, Count: c.count}
+func (r *Rank) wrongMessage(call *backend.Call, c *cell) error {
+	sent := backend.Fingerprint{What: c.what, Count: c.count}
 	me, from := r.world[r.me], r.world[call.Root]
 	if c.summary&0xff != inSlot {
 		r.abort(failure{kind: ranksDisagree, a: me, b: from, seq: ^c.seq.Load()})
 		return r.failed(call)
 	}
-	err := comm.Mismatch(
+	err := backend.Mismatch(
 		call.Party(me),
-		comm.Party{Rank: from, Call: sent.String()})
+		backend.Party{Rank: from, Call: sent.String()})
 	r.abort(failure{kind: ranksUneven, text: err.Error()})
 	return r.failed(call)
 }

@@ -3,22 +3,22 @@ package shm
 import (
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // patterns are the patterns that Do carries out.
-const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
-	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+const patterns = 1<<backend.PatternBarrier | 1<<backend.PatternMessage | 1<<backend.PatternMove |
+	1<<backend.PatternReduce | 1<<backend.PatternReduceScatter | 1<<backend.PatternScan
 
 // inline completes a call all of whose data is in slots or payload areas: each rank takes
 // its result from there without waiting again.
-func (r *Rank) inline(call *comm.Call, seq uint64) error {
+func (r *Rank) inline(call *backend.Call, seq uint64) error {
 	switch call.Kind.Shape().Pattern {
-	case comm.PatternBarrier:
+	case backend.PatternBarrier:
 		return nil
-	case comm.PatternMove:
+	case backend.PatternMove:
 		return r.moveInline(call, seq)
-	case comm.PatternReduce, comm.PatternReduceScatter, comm.PatternScan:
+	case backend.PatternReduce, backend.PatternReduceScatter, backend.PatternScan:
 		return r.foldInline(call, seq)
 	default:
 		return r.unknown(call)
@@ -26,13 +26,13 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 }
 
 // work does this rank's share of a round.
-func (r *Rank) work(call *comm.Call, seq uint64, p *schedule, now round) error {
+func (r *Rank) work(call *backend.Call, seq uint64, p *schedule, now round) error {
 	switch call.Kind.Shape().Pattern {
-	case comm.PatternMove:
+	case backend.PatternMove:
 		return r.moveRound(call, seq, p, now)
-	case comm.PatternReduce, comm.PatternScan:
+	case backend.PatternReduce, backend.PatternScan:
 		return r.reduceShared(call, seq, p, now)
-	case comm.PatternReduceScatter:
+	case backend.PatternReduceScatter:
 		return r.reducePart(call, seq, p, now)
 	default:
 		return r.unknown(call)
@@ -40,13 +40,13 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *schedule, now round) error {
 }
 
 // unknown ends the communicator because this package has no code for the call's pattern.
-func (r *Rank) unknown(call *comm.Call) error {
+func (r *Rank) unknown(call *backend.Call) error {
 	r.Abort(call.Carried("comm/shm", 0))
 	return r.failed(call)
 }
 
 // moveInline copies this rank's result from the sources of the others.
-func (r *Rank) moveInline(call *comm.Call, seq uint64) error {
+func (r *Rank) moveInline(call *backend.Call, seq uint64) error {
 	size := call.DType().Size()
 	for m := range r.world {
 		at, first, n := r.incoming(call, seq, m)
@@ -59,15 +59,15 @@ func (r *Rank) moveInline(call *comm.Call, seq uint64) error {
 		} else if src = r.inlineAt(m, seq, first*size, n*size); src == nil {
 			return r.damagedBuffer(call, m)
 		}
-		if dst := call.Dst.Part(call.DstRows, at, n); m != r.me || dst != comm.Contiguous(src) { // else in place
-			comm.CopyParts(dst, comm.Contiguous(src), n*size, n*size)
+		if dst := call.Dst.Part(call.DstRows, at, n); m != r.me || dst != backend.Contiguous(src) { // else in place
+			backend.CopyParts(dst, backend.Contiguous(src), n*size, n*size)
 		}
 	}
 	return nil
 }
 
 // moveRound copies what the round covers of this rank's result from the sources of the others.
-func (r *Rank) moveRound(call *comm.Call, seq uint64, p *schedule, now round) error {
+func (r *Rank) moveRound(call *backend.Call, seq uint64, p *schedule, now round) error {
 	if p.pushed && call.Root == r.me {
 		return r.push(call)
 	}
@@ -92,10 +92,10 @@ func (r *Rank) moveRound(call *comm.Call, seq uint64, p *schedule, now round) er
 			return r.damagedBuffer(call, m)
 		}
 		dst := call.Dst.Part(call.DstRows, to, n)
-		if i == 0 && call.SrcRows <= 1 && dst == comm.Contiguous(unsafe.Add(call.Source(m).Ptr, first*p.unit)) {
+		if i == 0 && call.SrcRows <= 1 && dst == backend.Contiguous(unsafe.Add(call.Source(m).Ptr, first*p.unit)) {
 			continue // in place
 		}
-		comm.CopyParts(dst.From(lo*p.unit), src, (hi-lo)*p.unit, whole)
+		backend.CopyParts(dst.From(lo*p.unit), src, (hi-lo)*p.unit, whole)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -24,12 +24,12 @@ type schedule struct {
 
 // scheduleOf returns the fields of the schedule that depend on the call alone. The others
 // depend on the slots of all ranks.
-func scheduleOf(call *comm.Call, ranks int) schedule {
+func scheduleOf(call *backend.Call, ranks int) schedule {
 	p := schedule{unit: call.DType().Size(), parts: 1, rounds: 1, most: math.MaxInt}
 	if call.Kind.Reduces() {
 		p.unit = call.Unit()
 	}
-	if src := call.Kind.Shape().Src; src == comm.Parts || src == comm.Counted {
+	if src := call.Kind.Shape().Src; src == backend.Parts || src == backend.Counted {
 		p.parts = ranks
 	}
 	p.half = (max(stageBytes, p.parts*p.unit) + line - 1) &^ (line - 1)
@@ -38,13 +38,13 @@ func scheduleOf(call *comm.Call, ranks int) schedule {
 }
 
 // stored reports whether each rank folds a share of the elements and stores the results into the memory of all.
-func stored(call *comm.Call) bool {
+func stored(call *backend.Call) bool {
 	p := call.Kind.Shape().Pattern
-	return p == comm.PatternReduce || p == comm.PatternScan
+	return p == backend.PatternReduce || p == backend.PatternScan
 }
 
 // stage makes this rank's staging block large enough for call.
-func (r *Rank) stage(call *comm.Call) error {
+func (r *Rank) stage(call *backend.Call) error {
 	half := scheduleOf(call, len(r.world)).half
 	if r.stagingBytes >= half {
 		return nil
@@ -62,7 +62,7 @@ func (r *Rank) stage(call *comm.Call) error {
 }
 
 // rounds completes a call if some of its data is outside slots and payload areas.
-func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
+func (r *Rank) rounds(ctx context.Context, call *backend.Call, seq uint64) error {
 	p := scheduleOf(call, len(r.world))
 	longest := 0
 	for m := range r.world {
@@ -98,7 +98,7 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 }
 
 // run carries out the rounds of a call.
-func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *schedule) error {
+func (r *Rank) run(ctx context.Context, call *backend.Call, seq uint64, p *schedule) error {
 	own := r.mode(r.me) == staged
 	for k := range p.rounds {
 		now := round{lo: k * p.most, hi: math.MaxInt, half: k & 1}
@@ -135,7 +135,7 @@ func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *schedule
 }
 
 // pass waits until all ranks have come to the same point within their calls.
-func (r *Rank) pass(ctx context.Context, call *comm.Call) error {
+func (r *Rank) pass(ctx context.Context, call *backend.Call) error {
 	r.steps++
 	r.mine.step.Store(r.steps)
 	if r.arrive(&r.region.head.passed, r.steps) {
@@ -158,22 +158,22 @@ type round struct{ lo, hi, half int }
 func (o round) clip(n int) (lo, hi int) { return min(o.lo, n), min(o.hi, n) }
 
 // results returns the number of the block, of the three of a staging block, in which others store results: the half of the
-// round, but the third one for a Reduce, since the first Dst of a fold is not a later rank's Src, see comm.Call.Fold.
-func (o round) results(call *comm.Call) int {
-	if call.Kind == comm.ReduceKind {
+// round, but the third one for a Reduce, since the first Dst of a fold is not a later rank's Src, see backend.Call.Fold.
+func (o round) results(call *backend.Call) int {
+	if call.Kind == backend.ReduceKind {
 		return 2
 	}
 	return o.half
 }
 
 // copyIn puts what the round covers of this rank's source, of each part that others read, into its staging block.
-func (r *Rank) copyIn(call *comm.Call, p *schedule, now round) {
+func (r *Rank) copyIn(call *backend.Call, p *schedule, now round) {
 	src := call.Source(r.me)
 	total := src.Bytes() / p.unit
 	at := 0
 	for q := range p.parts {
 		n := total / p.parts
-		if call.Kind.Shape().Src == comm.Counted {
+		if call.Kind.Shape().Src == backend.Counted {
 			n = call.SrcCounts[q] * call.DType().Size() / p.unit
 		}
 		own := p.parts > 1 && q == r.me // see from
@@ -181,14 +181,14 @@ func (r *Rank) copyIn(call *comm.Call, p *schedule, now round) {
 			stage := unsafe.Add(r.staging, now.half*p.half+q*p.most*p.unit)
 			size := call.DType().Size()
 			part := src.Part(call.SrcRows, at*p.unit/size, n*p.unit/size)
-			comm.CopyParts(comm.Contiguous(stage), part.From(lo*p.unit), (hi-lo)*p.unit, (hi-lo)*p.unit)
+			backend.CopyParts(backend.Contiguous(stage), part.From(lo*p.unit), (hi-lo)*p.unit, (hi-lo)*p.unit)
 		}
 		at += n
 	}
 }
 
 // copyOut copies this rank's result of the round to Dst from its staging block, into which others have stored it.
-func (r *Rank) copyOut(call *comm.Call, p *schedule, now round) {
+func (r *Rank) copyOut(call *backend.Call, p *schedule, now round) {
 	if !r.receives(call) {
 		return
 	}
@@ -199,7 +199,7 @@ func (r *Rank) copyOut(call *comm.Call, p *schedule, now round) {
 
 // from returns the address of n elements of rank m's source. The round begins at element
 // first of the source, in part number piece; skip elements of the round come before them.
-func (r *Rank) from(call *comm.Call, seq uint64, p *schedule, now round, m, piece, first, skip, n int) unsafe.Pointer {
+func (r *Rank) from(call *backend.Call, seq uint64, p *schedule, now round, m, piece, first, skip, n int) unsafe.Pointer {
 	if m == r.me && (r.mode(r.me) != staged || !p.shared) {
 		return unsafe.Add(call.Source(r.me).Ptr, (first+skip)*p.unit)
 	}
@@ -217,19 +217,19 @@ func (r *Rank) mode(m int) uint64 { return r.summary[m] & 0xff }
 
 // view returns elements [lo, hi) of part number piece of rank m's source, which has n
 // elements from element first on. Its Ptr is nil if the source has no such elements.
-func (r *Rank) view(call *comm.Call, seq uint64, p *schedule, now round, m, piece, first, n, lo, hi int) comm.Part {
+func (r *Rank) view(call *backend.Call, seq uint64, p *schedule, now round, m, piece, first, n, lo, hi int) backend.Part {
 	if m == r.me && call.SrcRows > 1 {
 		return call.Src.Part(call.SrcRows, first, n).From(lo * p.unit)
 	}
 	if rows := int(r.locations[m].rows); m != r.me && r.mode(m) == inArena && rows > 1 {
-		src := comm.Buffer{Count: int(r.summary[m] >> 8), DType: call.DType()}
+		src := backend.Buffer{Count: int(r.summary[m] >> 8), DType: call.DType()}
 		src.Ptr = r.inArena(m, r.locations[m].at, 0, src.Bytes())
 		if src.Ptr == nil || first+n > src.Count || src.Count%rows != 0 || n%rows != 0 {
-			return comm.Part{}
+			return backend.Part{}
 		}
 		return src.Part(rows, first, n).From(lo * p.unit)
 	}
-	return comm.Contiguous(r.from(call, seq, p, now, m, piece, first+lo, 0, hi-lo))
+	return backend.Contiguous(r.from(call, seq, p, now, m, piece, first+lo, 0, hi-lo))
 }
 
 // inArena returns the n bytes that begin skip bytes after offset at of rank
@@ -250,7 +250,7 @@ func (r *Rank) pulled(n, unit int) int {
 }
 
 // push stores the elements of a Broadcast that are not pulled into the ranks' arenas.
-func (r *Rank) push(call *comm.Call) error {
+func (r *Rank) push(call *backend.Call) error {
 	unit, n := call.DType().Size(), call.Dst.Count
 	lo := r.pulled(n, unit)
 	for m := range r.world {
@@ -267,7 +267,7 @@ func (r *Rank) push(call *comm.Call) error {
 }
 
 // reduceShared folds this rank's share of the round for all ranks.
-func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, now round) error {
+func (r *Rank) reduceShared(call *backend.Call, seq uint64, p *schedule, now round) error {
 	first, last := now.clip(call.Src.Bytes() / p.unit)
 	ranks := len(r.world)
 	grain := max(1, line/p.unit) // ranks do not store into one cache line
@@ -277,7 +277,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, now round)
 	if lo == hi {
 		return nil
 	}
-	dsts, prefixes := r.dsts[:0], call.Kind.Shape().Pattern == comm.PatternScan
+	dsts, prefixes := r.dsts[:0], call.Kind.Shape().Pattern == backend.PatternScan
 	for m := range r.world {
 		r.srcs[m] = r.from(call, seq, p, now, m, 0, first, lo, hi-lo)
 		gets := call.Folds(m, ranks) > 0
@@ -302,7 +302,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, now round)
 
 // into returns where n elements of the result belong in rank m's memory. The round begins
 // at element first, and skip elements of it come before them.
-func (r *Rank) into(call *comm.Call, p *schedule, now round, m, first, skip, n int) unsafe.Pointer {
+func (r *Rank) into(call *backend.Call, p *schedule, now round, m, first, skip, n int) unsafe.Pointer {
 	if r.mode(m) == inArena {
 		return r.inArena(m, r.locations[m].dst, (first+skip)*p.unit, n*p.unit)
 	}
@@ -310,7 +310,7 @@ func (r *Rank) into(call *comm.Call, p *schedule, now round, m, first, skip, n i
 }
 
 // reducePart folds what the round covers of this rank's part into its Dst.
-func (r *Rank) reducePart(call *comm.Call, seq uint64, p *schedule, now round) error {
+func (r *Rank) reducePart(call *backend.Call, seq uint64, p *schedule, now round) error {
 	n := call.Dst.Bytes() / p.unit
 	lo, hi := now.clip(n)
 	if lo == hi {

@@ -3,13 +3,13 @@ package shm
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // SendRecv publishes the whole message at once, receives, and then waits until the receiver has
 // read the message. So ranks that all make this call do not wait for each other. A message from
 // outside the arena is copied into the arena whole.
-func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
+func (r *Rank) SendRecv(ctx context.Context, send, recv *backend.Call) error {
 	if err := r.alarmed(send); err != nil {
 		return err
 	}

@@ -3,17 +3,18 @@ package shm
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // settled reports whether one rank carries out call for all in a crowd of more than manyRanks: if each rank read
 // what each has published, the call would take time in proportion to the square of their number.
-func settled(call *comm.Call) bool {
+func settled(call *backend.Call) bool {
 	switch call.Kind {
-	case comm.BarrierKind:
+	case backend.BarrierKind:
 		return true
-	case comm.AllReduceKind:
-		return call.Op != comm.Custom && call.Dst.Bytes() <= payloadBytes
+	case backend.AllReduceKind:
+		return call.Op != fold.Custom && call.Dst.Bytes() <= payloadBytes
 	default:
 		return false
 	}
@@ -22,7 +23,7 @@ func settled(call *comm.Call) bool {
 // settle completes a call that is settled: the last rank to come compares the calls of all and folds their elements,
 // in rank order as each rank would; the others copy its result. The next result comes when all have begun the next
 // call and so have copied this one.
-func (r *Rank) settle(ctx context.Context, call *comm.Call, seq uint64, f comm.Fingerprint) error {
+func (r *Rank) settle(ctx context.Context, call *backend.Call, seq uint64, f backend.Fingerprint) error {
 	head, bytes := r.region.head, call.Dst.Bytes()
 	if !r.arrive(&head.begun, seq) {
 		if err := r.await(ctx, call, (r.me+1)%len(r.world), &head.settled, seq); err != nil {

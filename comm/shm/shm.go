@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/internal/names"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/ints"
@@ -36,7 +37,7 @@ type job struct {
 	fresh int               // those of them taken since the last collection
 }
 
-// Rank is one rank's end of a communicator. It implements comm.Backend.
+// Rank is one rank's end of a communicator. It implements backend.Backend.
 type Rank struct {
 	parent *Rank
 	*resources
@@ -57,10 +58,10 @@ type Rank struct {
 
 	// The call in progress, by rank.
 	srcs, dsts []unsafe.Pointer
-	prefixes   comm.Prefixes
-	summary    []uint64    // of the ranks' slots, read once
-	locations  []location  // of the ranks' data
-	parts      []comm.Part // of the ranks' sources
+	prefixes   backend.Prefixes
+	summary    []uint64       // of the ranks' slots, read once
+	locations  []location     // of the ranks' data
+	parts      []backend.Part // of the ranks' sources
 }
 
 // Open returns rank's end of the world over seg, which must be that rank's own mapping. Each
@@ -97,7 +98,7 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 		quiet: j.alarm.Load() - 1, allAlive: aliveAt(j.alarm.Load()),
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), summary: make([]uint64, n), locations: make([]location, n),
-		parts: make([]comm.Part, n),
+		parts: make([]backend.Part, n),
 	}
 	goruntime.AddCleanup(r, (*resources).release, r.resources)
 	j.hold(regionBytes(n))
@@ -131,7 +132,7 @@ func (r *Rank) Memory() mem.Allocator { return r.job.arena }
 // Split makes new communicators: the first member of each reserves its region
 // and tells the others where it is. If one finds no room, all ranks collect garbage and try
 // once more.
-func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
+func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error) {
 	const none = -1
 	leader := len(members) > 0 && members[0] == r.me
 	all := make([]int64, len(r.world))
@@ -149,7 +150,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 				mine = none
 			}
 		}
-		call := comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{mine}), Dst: comm.Of(all)}
+		call := backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{mine}), Dst: comm.Of(all)}
 		if err := r.Do(ctx, &call); err != nil {
 			return nil, err
 		}

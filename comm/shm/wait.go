@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/stack"
@@ -80,7 +80,7 @@ func (m *member) wake() {
 
 // await returns when word, which rank m publishes, is at least target. For an asynchronous call that no goroutine
 // waits for it does not spin: the rank's goroutines use the core.
-func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
+func (r *Rank) await(ctx context.Context, call *backend.Call, m int, word *atomic.Uint64, target uint64) error {
 	if word.Load() >= target {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.U
 }
 
 // awaitLong is await after the spinning: it yields, then sleeps, and reports a long wait to the launcher.
-func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
+func (r *Rank) awaitLong(ctx context.Context, call *backend.Call, m int, word *atomic.Uint64, target uint64) error {
 	done := ctx.Done()
 	reported, wait := false, 0
 	patience := yields * manyRanks / max(manyRanks, len(r.world))
@@ -142,7 +142,7 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 
 // sleep returns when rank m rings, in a crowd's collective when all have come, or after a nap;
 // late says that the nap is over.
-func (r *Rank) sleep(call *comm.Call, m int, word *atomic.Uint64, target uint64) (late bool) {
+func (r *Rank) sleep(call *backend.Call, m int, word *atomic.Uint64, target uint64) (late bool) {
 	peer := r.region.members[m]
 	bell, sleepers := &peer.bell, &peer.sleepers
 	if r.crowd && !call.Kind.PointToPoint() {
@@ -161,7 +161,7 @@ func (r *Rank) sleep(call *comm.Call, m int, word *atomic.Uint64, target uint64)
 func (r *Rank) nap() time.Duration { return nap * time.Duration(max(1, len(r.world)/manyRanks)) }
 
 // reportWait tells the launcher of a long wait, and returns the wait's number.
-func (r *Rank) reportWait(call *comm.Call, m int, since time.Time) int {
+func (r *Rank) reportWait(call *backend.Call, m int, since time.Time) int {
 	f := call.Fingerprint()
 	return r.job.seg.BeginWait(r.job.rank, control.Wait{
 		Call:  control.Call{Comm: r.region.id, Seq: r.calls, What: f.What, Count: f.Count},
@@ -190,7 +190,7 @@ func (j *job) answer() (asked bool) {
 
 // trouble returns the error for which rank m will never publish word, nil if it still may or
 // already has: a failure that comes after the ranks have all come does not fail their call.
-func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{}, m int, word *atomic.Uint64, target uint64) error {
+func (r *Rank) trouble(ctx context.Context, call *backend.Call, done <-chan struct{}, m int, word *atomic.Uint64, target uint64) error {
 	if r.job.alarm.Load() != r.quiet && word.Load() >= target {
 		return nil
 	}
@@ -205,8 +205,8 @@ func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{
 	if done != nil {
 		select {
 		case <-done:
-			if cause := comm.Cancelled(ctx); cause != nil {
-				return r.quit(comm.Late(cause, ints.Pick(r.world, r.late(m, word, target))))
+			if cause := backend.Cancelled(ctx); cause != nil {
+				return r.quit(backend.Late(cause, ints.Pick(r.world, r.late(m, word, target))))
 			}
 		default:
 		}
@@ -215,7 +215,7 @@ func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{
 }
 
 // ended ends the communicator if a rank that this call waits for, now or later, has ended.
-func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
+func (r *Rank) ended(call *backend.Call, m int, word *atomic.Uint64, target uint64) error {
 	now, alive := r.job.alarm.Load(), true
 	for _, w := range r.world {
 		_, ended := r.job.seg.HasEnded(w)

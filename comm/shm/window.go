@@ -9,7 +9,9 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
 // windowMemory is the memory of a window, in the ranks' arenas.
@@ -30,7 +32,7 @@ func (w *windowMemory) Close() error {
 }
 
 // OpenWindow makes each rank allocate memory in its arena and tell the others where it lies.
-func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, error) {
+func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (backend.WindowMemory, error) {
 	w := &windowMemory{job: r.job, bytes: bytes[r.me]}
 	var err error
 	if w.mine, err = r.job.arena.Alloc(w.bytes); err != nil {
@@ -39,7 +41,7 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 	clear(unsafe.Slice((*byte)(w.mine), w.bytes))
 	at, _ := r.job.arena.offset(w.mine, w.bytes)
 	all := make([]int64, len(r.world))
-	call := comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{int64(at)}), Dst: comm.Of(all)}
+	call := backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{int64(at)}), Dst: comm.Of(all)}
 	if err := r.Do(ctx, &call); err != nil {
 		return nil, err
 	}
@@ -55,8 +57,8 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 
 // Touch notes the call in the flight recorder, and returns the error that has ended the
 // communicator, nil if none has.
-func (r *Rank) Touch(kind comm.Kind, bytes int) error {
-	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.id, What: uint64(kind) | uint64(comm.Uint8)<<16, Count: uint64(bytes)}, bytes)
+func (r *Rank) Touch(kind backend.Kind, bytes int) error {
+	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.id, What: uint64(kind) | uint64(dtype.Uint8)<<16, Count: uint64(bytes)}, bytes)
 	return r.Broken()
 }
 
@@ -93,7 +95,7 @@ const aloneBit = 1 << 63
 
 // Await calls on until it returns a negative rank: the memory is as the call needs it. A rank with a
 // core of its own first spins, because the change is most often about to come.
-func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
+func (r *Rank) Await(ctx context.Context, call *backend.Call, on func() (rank int, err error)) error {
 	asked, moves, last := false, uint64(0), -1 // whether the launcher has asked, and what had moved then
 	var shown shownWait
 	defer shown.end(r.job)
@@ -118,7 +120,7 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			}
 			continue
 		}
-		if cause := comm.Cancelled(ctx); cause != nil {
+		if cause := backend.Cancelled(ctx); cause != nil {
 			r.Abort(cause)
 			return fmt.Errorf("%w while waiting for rank %d; look there for what is slow or stuck", cause, r.world[rank])
 		}
@@ -153,7 +155,7 @@ type shownWait struct {
 }
 
 // update shows that call waits for rank on.
-func (w *shownWait) update(r *Rank, call *comm.Call, on int) {
+func (w *shownWait) update(r *Rank, call *backend.Call, on int) {
 	seg := r.job.seg
 	moves := seg.Moves(r.job.rank)
 	same := w.begun && w.on == on

@@ -58,9 +58,9 @@ const policy = `
 	comm/mem      < comm internal/deadlock
 	comm/standin  < comm/mem
 	comm/device   < comm internal/mem
-	comm/internal/names < comm internal/control
-	comm/shm      < comm/internal/names internal/stack
-	comm/mpi      < comm/internal/names internal/stack comm/mpi/exchange
+	comm/internal/names < comm/backend internal/control
+	comm/shm      < comm comm/internal/names
+	comm/mpi      < comm comm/internal/names comm/mpi/exchange
 	comm/gompi    < comm comm/mpi/blocking
 	comm/empi     < comm comm/mpi/blocking
 	comm/mpi/blocking < comm comm/mpi/exchange
