@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // A constant is something that a C program takes from mpi.h as a handle.
@@ -76,21 +78,21 @@ func firstLine(version string) string {
 
 // typeOf returns the MPI type that moves elements of type d. It has their size; types that
 // are folded here may be another type to MPI.
-func typeOf(d comm.DType) constant {
+func typeOf(d backend.DType) constant {
 	switch d {
-	case comm.Float32:
+	case dtype.Float32:
 		return typeFloat
-	case comm.Float64:
+	case dtype.Float64:
 		return typeDouble
-	case comm.Int16, comm.Uint16, comm.Float16, comm.BFloat16:
+	case dtype.Int16, dtype.Uint16, dtype.Float16, dtype.BFloat16:
 		return typeInt16
-	case comm.Int32, comm.Uint32:
+	case dtype.Int32, dtype.Uint32:
 		return typeInt32
-	case comm.Int64, comm.Uint64, comm.Complex64:
+	case dtype.Int64, dtype.Uint64, dtype.Complex64:
 		return typeInt64
-	case comm.Int8:
+	case dtype.Int8:
 		return typeInt8
-	case comm.Complex128:
+	case dtype.Complex128:
 		return typeDoubleComplex
 	}
 	return typeUint8
@@ -98,31 +100,31 @@ func typeOf(d comm.DType) constant {
 
 // nativeOp returns the MPI operation that is op on elements of type d; ok is
 // false where the two differ, as on NaN, or there is none.
-func nativeOp(op comm.Op, d comm.DType) (c constant, ok bool) {
+func nativeOp(op backend.Op, d backend.DType) (c constant, ok bool) {
 	switch op {
-	case comm.Sum, comm.Avg:
+	case fold.Sum, fold.Avg:
 		c = opSum
-	case comm.Prod:
+	case fold.Prod:
 		c = opProd
-	case comm.Min:
+	case fold.Min:
 		c = opMin
-	case comm.Max:
+	case fold.Max:
 		c = opMax
-	case comm.And:
+	case fold.And:
 		c = opAnd
-	case comm.Or:
+	case fold.Or:
 		c = opOr
 	default:
 		return 0, false
 	}
 	switch d {
-	case comm.Float16, comm.BFloat16, comm.Uint16, comm.Uint32, comm.Uint64, comm.Complex64, comm.Complex128:
+	case dtype.Float16, dtype.BFloat16, dtype.Uint16, dtype.Uint32, dtype.Uint64, dtype.Complex64, dtype.Complex128:
 		return 0, false
-	case comm.Int8, comm.Int16: // Open MPI's AVX code saturates their sums (v4.1.4, ompi/mca/op/avx)
+	case dtype.Int8, dtype.Int16: // Open MPI's AVX code saturates their sums (v4.1.4, ompi/mca/op/avx)
 		return c, c != opSum
-	case comm.Uint8: // there too, and MPICH compares them with signs (v4.0.2)
+	case dtype.Uint8: // there too, and MPICH compares them with signs (v4.0.2)
 		return c, c == opAnd || c == opOr
-	case comm.Float32, comm.Float64:
+	case dtype.Float32, dtype.Float64:
 		return c, c == opSum || c == opProd
 	}
 	return c, true

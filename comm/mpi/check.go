@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 )
 
@@ -58,15 +58,15 @@ type texts struct{ out, in exchange.Text }
 var errDiffers = errors.New("a note tells of another call")
 
 // agree compares call with those of other ranks that take part in it.
-func (r *Rank) agree(ctx context.Context, call *comm.Call) error {
+func (r *Rank) agree(ctx context.Context, call *backend.Call) error {
 	if call.Kind.PointToPoint() && r.checks != checkAll {
 		return r.compareMessage(ctx, call)
 	}
 	n, in, out := r.partners(call), uintptr(tagCheck), uintptr(tagCheck)
 	switch call.Kind {
-	case comm.SendKind:
+	case backend.SendKind:
 		in, out = tagReply, tagCompare
-	case comm.RecvKind:
+	case backend.RecvKind:
 		in, out = tagCompare, tagReply
 	}
 	f := call.Fingerprint()
@@ -110,7 +110,7 @@ func (r *Rank) agree(ctx context.Context, call *comm.Call) error {
 // disagree exchanges descriptions of the calls with the rank of note differing, which has
 // seen that they differ too, and returns the error. The other ranks of the n notes are
 // told as well: one of them may wait for a description by this rank.
-func (r *Rank) disagree(ctx context.Context, call *comm.Call, n, differing int) error {
+func (r *Rank) disagree(ctx context.Context, call *backend.Call, n, differing int) error {
 	mine := call.Party(r.world[r.me])
 	t := &texts{out: exchange.TextOf(mine)}
 	r.texts = t // MPI may use it for as long as it uses r
@@ -127,16 +127,16 @@ func (r *Rank) disagree(ctx context.Context, call *comm.Call, n, differing int) 
 		if i != answer {
 			return nil
 		}
-		return comm.Mismatch(mine, t.in.Party(r.world[r.notes[differing].peer]))
+		return backend.Mismatch(mine, t.in.Party(r.world[r.notes[differing].peer]))
 	})
 }
 
 // compareMessage is agree for a Send or a Recv whose note travels with the message: the receiver
 // alone compares, and does not say to the sender that it is there.
-func (r *Rank) compareMessage(ctx context.Context, call *comm.Call) error {
+func (r *Rank) compareMessage(ctx context.Context, call *backend.Call) error {
 	r.partners(call)
 	f := call.Fingerprint()
-	if call.Kind == comm.SendKind {
+	if call.Kind == backend.SendKind {
 		return r.sendNote(0, tagCompare, f, -1, -1)
 	}
 	if err := r.receiveNote(0, tagCompare); err != nil {
@@ -153,15 +153,15 @@ func (r *Rank) compareMessage(ctx context.Context, call *comm.Call) error {
 
 // differ is the error that the other side of a Send or a Recv makes another call, of which only the
 // fingerprint is known.
-func (r *Rank) differ(call *comm.Call, its comm.Fingerprint) error {
-	return comm.Mismatch(call.Party(r.world[r.me]),
-		comm.Party{Rank: r.world[call.Root], Call: its.String()})
+func (r *Rank) differ(call *backend.Call, its backend.Fingerprint) error {
+	return backend.Mismatch(call.Party(r.world[r.me]),
+		backend.Party{Rank: r.world[call.Root], Call: its.String()})
 }
 
 // partners says in r.notes with which ranks this one exchanges notes of a call, and
 // returns how many they are. Those that exchange counts which nobody else knows compare
 // them too.
-func (r *Rank) partners(call *comm.Call) (n int) {
+func (r *Rank) partners(call *backend.Call) (n int) {
 	size := len(r.world)
 	r.makeNotes()
 	defer func() { r.noted = n }()
@@ -196,7 +196,7 @@ func (r *Rank) receiveNote(i int, tag uintptr) error {
 	return r.begin(true, irecv, pointer(&t.in), noteWords*8, r.job.lib.handles[typeByte], uintptr(t.peer), tag, r.comm)
 }
 
-func (r *Rank) sendNote(i int, tag uintptr, f comm.Fingerprint, sent, expected int) error {
+func (r *Rank) sendNote(i int, tag uintptr, f backend.Fingerprint, sent, expected int) error {
 	t := &r.notes[i]
 	t.out = [noteWords]uint64{f.What, f.Count, uint64(sent), uint64(expected)}
 	return r.begin(false, isend, pointer(&t.out), noteWords*8, r.job.lib.handles[typeByte], uintptr(t.peer), tag, r.comm)
@@ -213,6 +213,6 @@ func (r *Rank) late() (ranks []int) {
 }
 
 // fingerprint is that of the other's call.
-func (t *note) fingerprint() comm.Fingerprint {
-	return comm.Fingerprint{What: t.in[0], Count: t.in[1]}
+func (t *note) fingerprint() backend.Fingerprint {
+	return backend.Fingerprint{What: t.in[0], Count: t.in[1]}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // napClosing is how long Close sleeps between looks at the other ranks.
@@ -95,7 +95,7 @@ func (r *Rank) Failure() error {
 	}
 	for w, e := range j.ended {
 		if e.over && e.cause != "" {
-			return &comm.EndedError{Rank: w, Cause: e.cause}
+			return &backend.EndedError{Rank: w, Cause: e.cause}
 		}
 	}
 	return nil

@@ -6,15 +6,17 @@ import (
 	"context"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // patterns are the patterns that Do carries out.
-const patterns = reductions | 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove
+const patterns = reductions | 1<<backend.PatternBarrier | 1<<backend.PatternMessage | 1<<backend.PatternMove
 
 // collective carries out a call that has been agreed on: by messages and folds of this package, or as native does.
-func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
+func (r *Rank) collective(ctx context.Context, call *backend.Call) error {
 	if len(r.world) == 2 {
 		if ok, err := r.two(ctx, call); ok {
 			return err
@@ -41,47 +43,47 @@ func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 }
 
 // native carries out a call by the library's collective, or by messages where that would move more bytes than r.most.
-func (r *Rank) native(ctx context.Context, call *comm.Call) error {
+func (r *Rank) native(ctx context.Context, call *backend.Call) error {
 	n, src, dst, dt := uintptr(call.Src.Count), r.at(call.Src, 0), r.at(call.Dst, 1), r.job.lib.handles[typeOf(call.DType())]
 	fits := call.Src.Bytes() <= r.most && call.Dst.Bytes() <= r.most
 	switch call.Kind {
-	case comm.BroadcastKind:
+	case backend.BroadcastKind:
 		return r.broadcast(ctx, call)
-	case comm.AllReduceKind:
+	case backend.AllReduceKind:
 		return r.allReduce(ctx, call)
-	case comm.ReduceKind:
+	case backend.ReduceKind:
 		return r.reduce(ctx, call)
-	case comm.ReduceScatterKind:
+	case backend.ReduceScatterKind:
 		if err := r.one(ctx, call, ireduceScatterBlock, src, dst, uintptr(call.Dst.Count), dt, r.op(call), r.comm); err != nil {
 			return err
 		}
 		r.average(call, call.Dst)
 		return nil
-	case comm.ReduceScatterVKind:
+	case backend.ReduceScatterVKind:
 		if err := r.one(ctx, call, ireduceScatter, src, dst, r.vector(&r.counts, call.SrcCounts), dt, r.op(call), r.comm); err != nil {
 			return err
 		}
 		r.average(call, call.Dst)
 		return nil
-	case comm.AllGatherKind, comm.SplitKind:
+	case backend.AllGatherKind, backend.SplitKind:
 		if fits {
 			return r.one(ctx, call, iallgather, src, n, dt, dst, n, dt, r.comm)
 		}
-	case comm.AllGatherVKind:
+	case backend.AllGatherVKind:
 		if fits {
 			counts := r.vector(&r.counts, call.DstCounts)
 			return r.one(ctx, call, iallgatherv, src, n, dt, dst, counts, r.offsets(call.DstCounts), dt, r.comm)
 		}
-	case comm.GatherKind:
+	case backend.GatherKind:
 		if call.Src.Bytes()*len(r.world) <= r.most {
 			return r.one(ctx, call, igather, src, n, dt, dst, n, dt, uintptr(call.Root), r.comm)
 		}
-	case comm.ScatterKind:
+	case backend.ScatterKind:
 		if call.Dst.Bytes()*len(r.world) <= r.most {
 			m := uintptr(call.Dst.Count)
 			return r.one(ctx, call, iscatter, src, m, dt, dst, m, dt, uintptr(call.Root), r.comm)
 		}
-	case comm.AllToAllKind:
+	case backend.AllToAllKind:
 		if fits {
 			m := uintptr(call.Src.Count / len(r.world))
 			return r.one(ctx, call, ialltoall, src, m, dt, dst, m, dt, r.comm)
@@ -91,20 +93,20 @@ func (r *Rank) native(ctx context.Context, call *comm.Call) error {
 }
 
 // empty reports whether all ranks know that a collective moves no elements on any rank.
-func empty(call *comm.Call) bool {
+func empty(call *backend.Call) bool {
 	switch s := call.Kind.Shape(); {
-	case s.Pattern == comm.PatternBarrier:
+	case s.Pattern == backend.PatternBarrier:
 		return true
 	case s.Pairwise():
 		return false
-	case s.Dst == comm.Counted || s.Src == comm.Parts || s.Src == comm.Unused:
+	case s.Dst == backend.Counted || s.Src == backend.Parts || s.Src == backend.Unused:
 		return call.Dst.Count == 0
 	}
 	return call.Src.Count == 0
 }
 
 // one carries out call by a single request.
-func (r *Rank) one(ctx context.Context, call *comm.Call, f function, args ...uintptr) error {
+func (r *Rank) one(ctx context.Context, call *backend.Call, f function, args ...uintptr) error {
 	if err := r.begin(false, f, args...); err != nil {
 		return err
 	}
@@ -113,14 +115,14 @@ func (r *Rank) one(ctx context.Context, call *comm.Call, f function, args ...uin
 
 // at is the address of a buffer, never nil and never the same for two: some
 // libraries check even what they do not use.
-func (r *Rank) at(b comm.Buffer, pad int) uintptr {
+func (r *Rank) at(b backend.Buffer, pad int) uintptr {
 	if b.Count == 0 {
 		return pointer(&r.pad[pad])
 	}
 	return uintptr(b.Ptr)
 }
 
-func (r *Rank) op(call *comm.Call) uintptr {
+func (r *Rank) op(call *backend.Call) uintptr {
 	op, _ := nativeOp(call.Op, call.DType())
 	return r.job.lib.handles[op]
 }
@@ -147,9 +149,9 @@ func (r *Rank) offsets(counts []int) uintptr {
 }
 
 // step is how many elements of a call's type one MPI call moves at most.
-func (r *Rank) step(call *comm.Call) int { return max(1, r.most/call.DType().Size()) }
+func (r *Rank) step(call *backend.Call) int { return max(1, r.most/call.DType().Size()) }
 
-func (r *Rank) broadcast(ctx context.Context, call *comm.Call) error {
+func (r *Rank) broadcast(ctx context.Context, call *backend.Call) error {
 	step, dt := r.step(call), r.job.lib.handles[typeOf(call.DType())]
 	for lo := 0; lo < call.Dst.Count; lo += step {
 		part := call.Dst.Slice(lo, min(lo+step, call.Dst.Count))
@@ -161,7 +163,7 @@ func (r *Rank) broadcast(ctx context.Context, call *comm.Call) error {
 }
 
 // allReduce is in place on every rank, as MPI wants it on all or none.
-func (r *Rank) allReduce(ctx context.Context, call *comm.Call) error {
+func (r *Rank) allReduce(ctx context.Context, call *backend.Call) error {
 	if call.Dst.Ptr != call.Src.Ptr {
 		simd.Copy(call.Dst.Data(), call.Src.Data())
 	}
@@ -176,7 +178,7 @@ func (r *Rank) allReduce(ctx context.Context, call *comm.Call) error {
 	return nil
 }
 
-func (r *Rank) reduce(ctx context.Context, call *comm.Call) error {
+func (r *Rank) reduce(ctx context.Context, call *backend.Call) error {
 	step, dt, op := r.step(call), r.job.lib.handles[typeOf(call.DType())], r.op(call)
 	for lo := 0; lo < call.Src.Count; lo += step {
 		hi := min(lo+step, call.Src.Count)
@@ -195,14 +197,14 @@ func (r *Rank) reduce(ctx context.Context, call *comm.Call) error {
 }
 
 // average makes a sum the average that was asked for.
-func (r *Rank) average(call *comm.Call, sum comm.Buffer) {
-	if call.Op != comm.Avg || sum.Count == 0 {
+func (r *Rank) average(call *backend.Call, sum backend.Buffer) {
+	if call.Op != fold.Avg || sum.Count == 0 {
 		return
 	}
 	switch sum.DType {
-	case comm.Float32:
+	case dtype.Float32:
 		divideAll(unsafe.Slice((*float32)(sum.Ptr), sum.Count), len(r.world))
-	case comm.Float64:
+	case dtype.Float64:
 		divideAll(unsafe.Slice((*float64)(sum.Ptr), sum.Count), len(r.world))
 	}
 }
@@ -215,8 +217,8 @@ func divideAll[T float32 | float64](x []T, n int) {
 }
 
 // sendOrRecv is Send and Recv.
-func (r *Rank) sendOrRecv(ctx context.Context, call *comm.Call) error {
-	receive, f, b := call.Kind == comm.RecvKind, isend, call.Src
+func (r *Rank) sendOrRecv(ctx context.Context, call *backend.Call) error {
+	receive, f, b := call.Kind == backend.RecvKind, isend, call.Src
 	if receive {
 		f, b = irecv, call.Dst
 	}
@@ -227,7 +229,7 @@ func (r *Rank) sendOrRecv(ctx context.Context, call *comm.Call) error {
 }
 
 // message begins the requests that move b from or to peer.
-func (r *Rank) message(receive bool, f function, b comm.Buffer, peer int, tag uintptr) error {
+func (r *Rank) message(receive bool, f function, b backend.Buffer, peer int, tag uintptr) error {
 	size := b.DType.Size()
 	step, dt := max(1, r.most/size), r.job.lib.handles[typeOf(b.DType)]
 	for lo := 0; ; lo += step {

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -124,12 +124,12 @@ func (j *job) read(data []byte) {
 	from, group := int(binary.LittleEndian.Uint32(data[4:])), binary.LittleEndian.Uint64(data[12:])
 	switch data[0] {
 	case controlAbort:
-		e := &comm.AbortError{Rank: from, Cause: string(text)}
+		e := &backend.AbortError{Rank: from, Cause: string(text)}
 		switch data[1] {
 		case causeMismatch:
 			e.Err = mismatch(text)
 		case causeEnded:
-			e.Err = &comm.EndedError{Rank: int(binary.LittleEndian.Uint32(data[8:])), Cause: string(text)}
+			e.Err = &backend.EndedError{Rank: int(binary.LittleEndian.Uint32(data[8:])), Cause: string(text)}
 			e.Cause = e.Err.Error()
 		}
 		j.markDead(group, e)
@@ -207,7 +207,7 @@ func (j *job) ending(w int) *ending {
 
 // markDead ends a group, whether it is known here yet or not. Only the first
 // cause counts.
-func (j *job) markDead(group uint64, e *comm.AbortError) {
+func (j *job) markDead(group uint64, e *backend.AbortError) {
 	if j.dead[group] != nil {
 		return
 	}
@@ -233,29 +233,29 @@ func (r *Rank) abort(cause error) {
 	if r.dead() != nil {
 		return
 	}
-	e := &comm.AbortError{Rank: r.job.rank, Cause: cause.Error(), Err: cause}
+	e := &backend.AbortError{Rank: r.job.rank, Cause: cause.Error(), Err: cause}
 	r.aborted.Store(e)
 	r.job.markDead(r.id, e)
 	if r.job.closed {
 		return
 	}
 	subject, who, text := byte(causePlain), 0, e.Cause
-	var ended *comm.EndedError
+	var ended *backend.EndedError
 	switch {
 	case errors.As(cause, &ended):
 		subject, who, text = causeEnded, ended.Rank, ended.Cause
-	case errors.Is(cause, comm.ErrMismatch):
+	case errors.Is(cause, backend.ErrMismatch):
 		subject = causeMismatch
 	}
 	r.job.post(r.job.write(controlAbort, subject, who, r.id, []byte(text)), r.world)
 }
 
-// mismatch is a comm.ErrMismatch that another rank has found.
+// mismatch is a backend.ErrMismatch that another rank has found.
 type mismatch string
 
 func (m mismatch) Error() string { return string(m) }
 
-func (m mismatch) Unwrap() error { return comm.ErrMismatch }
+func (m mismatch) Unwrap() error { return backend.ErrMismatch }
 
 // announceEnd sends all ranks the control messages of this one's end: how many collectives
 // it began on each communicator, so that they know which ones wait for it in

@@ -10,14 +10,14 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // cudaVariable says whether the library takes addresses of CUDA devices, 1 or 0,
 // instead of the library itself.
 const cudaVariable = "GORUN_MPI_CUDA"
 
-var _ comm.DeviceBackend = (*Rank)(nil)
+var _ backend.DeviceBackend = (*Rank)(nil)
 
 // DeviceSupport returns why the library does not take addresses of CUDA devices, ""
 // if it says that it does.
@@ -57,7 +57,7 @@ func (l *library) cuda() string {
 // memory: by messages alone, since a library that takes such addresses there may not
 // take them in its non-blocking collectives (Open MPI's manual, "Which MPI APIs do
 // NOT work with CUDA-aware?").
-func (r *Rank) DoDevice(ctx context.Context, call *comm.Call, copy func(dst, src comm.Buffer) error) error {
+func (r *Rank) DoDevice(ctx context.Context, call *backend.Call, copy func(dst, src backend.Buffer) error) error {
 	defer goruntime.KeepAlive(call)
 	if err := r.admit(ctx, call); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r *Rank) DoDevice(ctx context.Context, call *comm.Call, copy func(dst, src
 	switch {
 	case call.Kind.PointToPoint():
 		return r.sendOrRecv(ctx, call)
-	case call.Kind == comm.BroadcastKind:
+	case call.Kind == backend.BroadcastKind:
 		return r.broadcastByMessages(ctx, call)
 	}
 	if err := r.deal(call); err != nil {
@@ -81,7 +81,7 @@ func (r *Rank) DoDevice(ctx context.Context, call *comm.Call, copy func(dst, src
 
 // broadcastByMessages sends along a binomial tree. Rank i from the root receives from i
 // without its lowest bit, and sends to those that are i with one lower bit more.
-func (r *Rank) broadcastByMessages(ctx context.Context, call *comm.Call) error {
+func (r *Rank) broadcastByMessages(ctx context.Context, call *backend.Call) error {
 	n := len(r.world)
 	i, bit := (r.me+n-call.Root)%n, 1
 	for bit < n && i&bit == 0 {

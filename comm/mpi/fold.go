@@ -6,8 +6,9 @@ import (
 	"context"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -23,20 +24,20 @@ const smallFold = 32 << 10
 const fewRanks = 16
 
 // reductions are the patterns that fold carries out.
-const reductions = 1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+const reductions = 1<<backend.PatternReduce | 1<<backend.PatternReduceScatter | 1<<backend.PatternScan
 
 // folds reports whether a reduction is folded here, in rank order.
-func (r *Rank) folds(call *comm.Call) bool {
+func (r *Rank) folds(call *backend.Call) bool {
 	switch {
 	case !call.Kind.Reduces():
 		return false
-	case call.Kind.Shape().Pattern == comm.PatternScan: // the libraries' own promise no order of operations
+	case call.Kind.Shape().Pattern == backend.PatternScan: // the libraries' own promise no order of operations
 		return true
 	}
 	if _, ok := nativeOp(call.Op, call.DType()); !ok || !r.unordered && (call.DType().Float() || len(r.world) <= fewRanks) {
 		return true
 	}
-	return call.Kind.Shape().Pattern == comm.PatternReduceScatter && call.Src.Bytes() > r.most
+	return call.Kind.Shape().Pattern == backend.PatternReduceScatter && call.Src.Bytes() > r.most
 }
 
 // foldStep is how many bytes of one rank's values a fold takes at a time, so that
@@ -52,34 +53,34 @@ const foldStep = 1 << 20
 //	Scan            parts → their ranks, the folds of all ranks, results → their ranks
 //
 // It does so in steps, each of some of the values.
-func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
+func (r *Rank) fold(ctx context.Context, call *backend.Call) error {
 	n, unit, count := len(r.world), call.Unit()/call.DType().Size(), call.Src.Count
 	step := max(1, foldStep/call.Unit()) * unit
-	shares := func(into []comm.Buffer, b comm.Buffer, lo int) {
+	shares := func(into []backend.Buffer, b backend.Buffer, lo int) {
 		exchange.Share(call, into, b.Slice(lo, min(lo+step, b.Count)))
 	}
 	switch call.Kind.Shape().Pattern {
-	case comm.PatternReduce:
+	case backend.PatternReduce:
 		switch {
-		case call.Kind == comm.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most):
+		case call.Kind == backend.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most):
 			return r.foldAll(ctx, call)
 		case r.levelled(call):
 			return r.foldLevels(ctx, call)
 		}
 		return r.foldParts(ctx, call, step, count, shares)
-	case comm.PatternReduceScatter:
+	case backend.PatternReduceScatter:
 		longest := count / n
 		for _, c := range call.SrcCounts {
 			longest = max(longest, c)
 		}
 		step = max(1, foldStep/call.Unit()/n) * unit
-		return r.foldParts(ctx, call, step, longest, func(into []comm.Buffer, b comm.Buffer, lo int) {
+		return r.foldParts(ctx, call, step, longest, func(into []backend.Buffer, b backend.Buffer, lo int) {
 			exchange.Divide(into, b, call.SrcCounts)
 			for q, part := range into {
 				into[q] = part.Slice(min(lo, part.Count), min(lo+step, part.Count))
 			}
 		})
-	case comm.PatternScan:
+	case backend.PatternScan:
 		for lo := 0; lo < count; lo += step {
 			if err := r.scanShares(ctx, call, lo, min(lo+step, count)); err != nil {
 				return err
@@ -92,16 +93,16 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 
 // foldParts is a reduction of parts of count elements, so many a step: divide gives those of a buffer like Src from an element
 // on. At tick t the ranks begin to exchange the parts of step t and, but in a ReduceScatter, the results of step t-2.
-func (r *Rank) foldParts(ctx context.Context, call *comm.Call, step, count int,
-	divide func(into []comm.Buffer, b comm.Buffer, lo int),
+func (r *Rank) foldParts(ctx context.Context, call *backend.Call, step, count int,
+	divide func(into []backend.Buffer, b backend.Buffer, lo int),
 ) error {
 	n, steps := len(r.world), ints.DivUp(count, step)
-	scatters, gets := call.Kind.Shape().Pattern == comm.PatternReduceScatter, call.Folds(r.me, len(r.world)) > 0
+	scatters, gets := call.Kind.Shape().Pattern == backend.PatternReduceScatter, call.Folds(r.me, len(r.world)) > 0
 	r.clear()
 	divide(r.sends, call.Src, 0)
 	slots := r.slots(r.sends[r.me], lag*(n+1)) // of each step what comes from each rank, and the result or the spare of foldInto
-	slot := func(i, s int, like comm.Buffer) comm.Buffer { return slots(i*lag+s%lag).Slice(0, like.Count) }
-	result := func(s int) comm.Buffer { // of this rank's part; the parts of Dst are then in r.recvs
+	slot := func(i, s int, like backend.Buffer) backend.Buffer { return slots(i*lag+s%lag).Slice(0, like.Count) }
+	result := func(s int) backend.Buffer { // of this rank's part; the parts of Dst are then in r.recvs
 		switch {
 		case scatters:
 			return call.Dst.Slice(min(s*step, call.Dst.Count), min((s+1)*step, call.Dst.Count))
@@ -154,7 +155,7 @@ func (r *Rank) foldParts(ctx context.Context, call *comm.Call, step, count int,
 }
 
 // scanShares is a step of a Scan or an Exscan: of elements lo to hi.
-func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) error {
+func (r *Rank) scanShares(ctx context.Context, call *backend.Call, lo, hi int) error {
 	n := len(r.world)
 	r.clear()
 	exchange.Share(call, r.sends, call.Src.Slice(lo, hi))
@@ -180,9 +181,9 @@ func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 
 // receive sends r.sends and receives in slots what the others send to this rank; r.srcs
 // is then that of all ranks.
-func (r *Rank) receive(ctx context.Context, call *comm.Call, mine comm.Buffer, slots func(int) comm.Buffer) error {
+func (r *Rank) receive(ctx context.Context, call *backend.Call, mine backend.Buffer, slots func(int) backend.Buffer) error {
 	clear(r.recvs)
-	r.sends[r.me] = comm.Buffer{}
+	r.sends[r.me] = backend.Buffer{}
 	r.srcs = r.srcs[:0]
 	for q := range r.recvs {
 		if q == r.me {
@@ -196,18 +197,18 @@ func (r *Rank) receive(ctx context.Context, call *comm.Call, mine comm.Buffer, s
 }
 
 // foldInto folds r.srcs, one of which is mine, into dst. Where dst cannot be mine,
-// see comm.Call.Fold, spare is another of the same size.
-func (r *Rank) foldInto(call *comm.Call, dst unsafe.Pointer, mine comm.Buffer, spare unsafe.Pointer) {
+// see backend.Call.Fold, spare is another of the same size.
+func (r *Rank) foldInto(call *backend.Call, dst unsafe.Pointer, mine backend.Buffer, spare unsafe.Pointer) {
 	r.dsts = [2]unsafe.Pointer{dst}
 	n := 1
-	if dst == mine.Ptr && r.me > 0 && (len(r.srcs) > 2 || call.Op == comm.Custom) {
+	if dst == mine.Ptr && r.me > 0 && (len(r.srcs) > 2 || call.Op == fold.Custom) {
 		r.dsts, n = [2]unsafe.Pointer{spare, dst}, 2
 	}
 	call.Fold(r.dsts[:n], r.srcs, mine.Bytes()/call.Unit())
 }
 
 // foldAll is an AllReduce in which every rank folds everything.
-func (r *Rank) foldAll(ctx context.Context, call *comm.Call) error {
+func (r *Rank) foldAll(ctx context.Context, call *backend.Call) error {
 	n := len(r.world)
 	if n > fewPeers {
 		return r.foldGathered(ctx, call)
@@ -225,7 +226,7 @@ func (r *Rank) foldAll(ctx context.Context, call *comm.Call) error {
 }
 
 // foldGathered is foldAll by the library's own all-gather.
-func (r *Rank) foldGathered(ctx context.Context, call *comm.Call) error {
+func (r *Rank) foldGathered(ctx context.Context, call *backend.Call) error {
 	n, dt := len(r.world), r.job.lib.handles[typeOf(call.DType())]
 	if err := r.unanimous(ctx, call); err != nil {
 		return err
@@ -245,19 +246,19 @@ func (r *Rank) foldGathered(ctx context.Context, call *comm.Call) error {
 }
 
 // slots returns n buffers of b's size in scratch.
-func (r *Rank) slots(b comm.Buffer, n int) func(i int) comm.Buffer {
+func (r *Rank) slots(b backend.Buffer, n int) func(i int) backend.Buffer {
 	stride := (b.Bytes() + 63) &^ 63
 	base := r.scratch(n * stride)
-	return func(i int) comm.Buffer {
+	return func(i int) backend.Buffer {
 		if b.Count == 0 {
-			return comm.Buffer{DType: b.DType}
+			return backend.Buffer{DType: b.DType}
 		}
-		return comm.Buffer{Ptr: unsafe.Add(base, i*stride), Count: b.Count, DType: b.DType}
+		return backend.Buffer{Ptr: unsafe.Add(base, i*stride), Count: b.Count, DType: b.DType}
 	}
 }
 
 // slot is the address of buffer i of two like b in scratch.
-func (r *Rank) slot(b comm.Buffer, i int) unsafe.Pointer {
+func (r *Rank) slot(b backend.Buffer, i int) unsafe.Pointer {
 	stride := (b.Bytes() + 63) &^ 63
 	return unsafe.Add(r.scratch(2*stride), i*stride)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // Communicators are not closed: the program lets go of them, each rank at a time of its
@@ -30,7 +32,7 @@ type group struct {
 	weight   int64         // 0 summed over all ranks, and of no part of them
 	calls    atomic.Uint64 // collectives begun
 	messages atomic.Int64  // Sends begun less Recvs
-	aborted  atomic.Pointer[comm.AbortError]
+	aborted  atomic.Pointer[backend.AbortError]
 	unused   atomic.Bool // its Rank is gone
 	due      int         // how many children there may be before reclaim looks for unused ones
 
@@ -93,7 +95,7 @@ func (r *Rank) reclaim(ctx context.Context) error {
 		left[i] = g.residue()
 	}
 	r.job.mu.Unlock()
-	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(left), Src: comm.Of(left)}
+	call := backend.Call{Kind: backend.AllReduceKind, Op: fold.Sum, Dst: comm.Of(left), Src: comm.Of(left)}
 	if err := r.Do(ctx, &call); err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func (r *Rank) takeTurn(ctx context.Context) error {
 	j := r.job
 	for {
 		promise := []bool{j.promises(r.group)}
-		call := comm.Call{Kind: comm.AllReduceKind, Op: comm.And, Dst: comm.Of(promise), Src: comm.Of(promise), Cause: "whose turn it is"}
+		call := backend.Call{Kind: backend.AllReduceKind, Op: fold.And, Dst: comm.Of(promise), Src: comm.Of(promise), Cause: "whose turn it is"}
 		err := r.Do(ctx, &call)
 		if err == nil && promise[0] {
 			return nil

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/internal/names"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/stack"
@@ -191,7 +191,7 @@ func (j *job) setState(cause error) {
 }
 
 // record keeps a call that begins.
-func (r *Rank) record(call *comm.Call) {
+func (r *Rank) record(call *backend.Call) {
 	if s := r.job.segment; s != nil {
 		f := call.Fingerprint()
 		s.Log(r.job.rank, control.Call{Comm: r.commNumber(), Seq: r.calls.Load(), What: f.What, Count: f.Count}, call.Bytes())
@@ -215,7 +215,7 @@ func (r *Rank) name() string {
 }
 
 // beginWait records that call waits since a time, and returns its number.
-func (j *job) beginWait(r *Rank, call *comm.Call, since time.Time) int {
+func (j *job) beginWait(r *Rank, call *backend.Call, since time.Time) int {
 	if j.segment == nil {
 		return -1
 	}
@@ -261,7 +261,7 @@ func (j *job) endWait(w *wait) {
 }
 
 // addWaited counts the time for which the program was blocked in a call.
-func (j *job) addWaited(call *comm.Call, d time.Duration) {
+func (j *job) addWaited(call *backend.Call, d time.Duration) {
 	if d > 0 && j.segment != nil && call.Attended() {
 		j.segment.AddWaited(j.rank, d)
 	}
@@ -282,7 +282,7 @@ type awaiting struct {
 const aloneBit = 1 << 63
 
 // look notes that call has waited for so long now, for rank on.
-func (a *awaiting) look(r *Rank, call *comm.Call, on int, waited time.Duration) {
+func (a *awaiting) look(r *Rank, call *backend.Call, on int, waited time.Duration) {
 	j, now := r.job, time.Now()
 	if j.segment == nil {
 		return
@@ -317,7 +317,7 @@ func (a *awaiting) look(r *Rank, call *comm.Call, on int, waited time.Duration) 
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	never := needs{kind: comm.BarrierKind, number: ^uint64(0)}
+	never := needs{kind: backend.BarrierKind, number: ^uint64(0)}
 	peers := []int{r.world[on]}
 	if call.OfAny() {
 		peers = slices.DeleteFunc(slices.Clone(r.world), func(peer int) bool { return peer == j.rank || j.ended[peer] != nil })
@@ -327,7 +327,7 @@ func (a *awaiting) look(r *Rank, call *comm.Call, on int, waited time.Duration) 
 }
 
 // end says that the call has ended.
-func (a *awaiting) end(r *Rank, call *comm.Call, waited time.Duration) {
+func (a *awaiting) end(r *Rank, call *backend.Call, waited time.Duration) {
 	r.job.addWaited(call, waited)
 	if !a.began {
 		return

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -18,19 +18,19 @@ type job struct {
 	lib        *library
 	rank, size int
 	linger     time.Duration
-	lost       func(*comm.EndedError, int) // see Options
-	finished   func()                      // see Options
-	stacks     func()                      // see Options
-	segment    *control.Segment            // what the ranks of this machine know of each other; nil if calls are not compared
-	reports    bool                        // rank 0 has another segment: this rank sends it reports
-	answering  sync.Mutex                  // held while a question is answered, see answer
-	spins      int                         // looks before a waiting rank yields
-	yields     bool                        // the library does, at each look
-	lengths    bool                        // a message's tag holds its length, see length.go
-	checks     checking                    // of calls
-	thread     chan func()                 // runs on the thread that started the library
-	control    uintptr                     // the communicator of control messages
-	hosts      []uint64                    // of the ranks of the world
+	lost       func(*backend.EndedError, int) // see Options
+	finished   func()                         // see Options
+	stacks     func()                         // see Options
+	segment    *control.Segment               // what the ranks of this machine know of each other; nil if calls are not compared
+	reports    bool                           // rank 0 has another segment: this rank sends it reports
+	answering  sync.Mutex                     // held while a question is answered, see answer
+	spins      int                            // looks before a waiting rank yields
+	yields     bool                           // the library does, at each look
+	lengths    bool                           // a message's tag holds its length, see length.go
+	checks     checking                       // of calls
+	thread     chan func()                    // runs on the thread that started the library
+	control    uintptr                        // the communicator of control messages
+	hosts      []uint64                       // of the ranks of the world
 
 	alarm  atomic.Uint32 // counts what could concern a waiting call
 	polled atomic.Int64  // when control messages were last looked for, by ticks
@@ -38,24 +38,24 @@ type job struct {
 	mu        sync.Mutex // held during every MPI call; guards what follows
 	inbox     inbox
 	outbox    []*outbound
-	leaving   request                     // of the barrier in which the ranks end
-	groups    map[uint64]*group           // that are not freed, by id
-	dead      map[uint64]*comm.AbortError // by group, known here or not yet
-	ended     map[int]*ending             // by world number
-	windows   []*windowMemory             // that are not freed, in the order in which they were made
-	packets   []*packets                  // that are not closed
-	serving   bool                        // serveWindows runs
-	kept      []any                       // memory of requests that were given up
-	closed    bool                        // the library has ended
-	probes    uint64                      // numbers given to them
-	questions map[uint64]*wait            // probes that a rank may answer, by their numbers
-	reported  control.Report              // the last report to rank 0
-	made      uintptr                     // the communicator that an MPI call makes or frees
-	asking    map[uint64]bool             // groups that want the turn or have it, by their ids, see takeTurn
-	turn      *group                      // the group that has the turn, or is promised it; nil: none
-	cells     [3]int32                    // other results of MPI calls
-	status    status                      // of a message
-	attribute *int32                      // of the world
+	leaving   request                        // of the barrier in which the ranks end
+	groups    map[uint64]*group              // that are not freed, by id
+	dead      map[uint64]*backend.AbortError // by group, known here or not yet
+	ended     map[int]*ending                // by world number
+	windows   []*windowMemory                // that are not freed, in the order in which they were made
+	packets   []*packets                     // that are not closed
+	serving   bool                           // serveWindows runs
+	kept      []any                          // memory of requests that were given up
+	closed    bool                           // the library has ended
+	probes    uint64                         // numbers given to them
+	questions map[uint64]*wait               // probes that a rank may answer, by their numbers
+	reported  control.Report                 // the last report to rank 0
+	made      uintptr                        // the communicator that an MPI call makes or frees
+	asking    map[uint64]bool                // groups that want the turn or have it, by their ids, see takeTurn
+	turn      *group                         // the group that has the turn, or is promised it; nil: none
+	cells     [3]int32                       // other results of MPI calls
+	status    status                         // of a message
+	attribute *int32                         // of the world
 }
 
 // ending is what is known of a rank that has called Close.

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // Open MPI's own transport (ob1, over shared memory and TCP) writes a long message beyond a
@@ -76,7 +76,7 @@ func (r *Rank) tag(receives bool, what uintptr, n, peer int) uintptr {
 
 // uneven is the error of a rank that waits for a message instead of which one of another
 // length has come.
-func (r *Rank) uneven(call *comm.Call) error {
+func (r *Rank) uneven(call *backend.Call) error {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *Rank) uneven(call *comm.Call) error {
 			continue
 		}
 		return fmt.Errorf("%w: in %v rank %d sends %d bytes to rank %d, which expects %d; make the two counts equal",
-			comm.ErrMismatch, call.Kind, r.world[v.peer], sent, r.world[r.me], v.tag>>tagBits)
+			backend.ErrMismatch, call.Kind, r.world[v.peer], sent, r.world[r.me], v.tag>>tagBits)
 	}
 	return nil
 }
@@ -130,15 +130,15 @@ const neighbourhood = 5
 // unanimous returns when all ranks have made the same call, if it is a long one of the
 // library's own. If ranks differ, some have a neighbour that does. Those do not come to the
 // barrier, so no rank leaves it.
-func (r *Rank) unanimous(ctx context.Context, call *comm.Call) error {
+func (r *Rank) unanimous(ctx context.Context, call *backend.Call) error {
 	n := len(r.world)
 	bytes := max(call.Src.Bytes(), call.Dst.Bytes()) // the same on all ranks, but for those below
 	switch call.Kind {
-	case comm.GatherVKind, comm.ScatterVKind, comm.AllToAllVKind:
+	case backend.GatherVKind, backend.ScatterVKind, backend.AllToAllVKind:
 		return nil // they are messages, see pairs
-	case comm.GatherKind:
+	case backend.GatherKind:
 		bytes = call.Src.Bytes() * n
-	case comm.ScatterKind:
+	case backend.ScatterKind:
 		bytes = call.Dst.Bytes() * n
 	}
 	if !r.job.lengths || bytes <= r.job.lib.eager {

@@ -5,7 +5,9 @@ package mpi
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
@@ -55,14 +57,14 @@ func (j *job) levels(world []int) *levels {
 }
 
 // levelled reports whether a call goes by levels. Sums of 16-bit floats do not: they would be rounded on each host.
-func (r *Rank) levelled(call *comm.Call) bool {
+func (r *Rank) levelled(call *backend.Call) bool {
 	if r.levels == nil || call.Src.Bytes() < r.levels.from {
 		return false
 	}
 	switch call.Kind {
-	case comm.AllReduceKind:
-		return call.DType() != comm.Float16 && call.DType() != comm.BFloat16
-	case comm.AllGatherKind:
+	case backend.AllReduceKind:
+		return call.DType() != dtype.Float16 && call.DType() != dtype.BFloat16
+	case backend.AllGatherKind:
 		return true
 	}
 	return false
@@ -79,10 +81,10 @@ func (r *Rank) levelled(call *comm.Call) bool {
 //	pass on that of step t-2(2H-1-h), to the host before and to its own ranks
 //
 // so a link carries each value once in each direction, both at a time.
-func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
-	levels, fold := r.levels, *call
-	if fold.Op == comm.Avg {
-		fold.Op = comm.Sum
+func (r *Rank) foldLevels(ctx context.Context, call *backend.Call) error {
+	levels, summing := r.levels, *call
+	if summing.Op == fold.Avg {
+		summing.Op = fold.Sum
 	}
 	unit, count := call.Unit()/call.DType().Size(), call.Src.Count
 	step := max(1, levels.step/call.Unit()) * unit
@@ -90,13 +92,13 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 	host, mine := r.me/levels.per, r.me%levels.per
 	first, last := host == 0, host == levels.hosts-1
 	own := r.me - mine // the first rank of this host
-	share := func(b comm.Buffer, s, of int) comm.Buffer {
+	share := func(b backend.Buffer, s, of int) backend.Buffer {
 		b = b.Slice(s*step, min((s+1)*step, count))
 		units := b.Count / unit
 		return b.Slice(units*of/levels.per*unit, units*(of+1)/levels.per*unit)
 	}
 	slots := r.slots(share(call.Src, 0, levels.per-1), lag*(levels.per+2)) // the last share is the longest
-	slot := func(i, s int) comm.Buffer { return slots(lag*i+s%lag).Slice(0, share(call.Src, s, mine).Count) }
+	slot := func(i, s int) backend.Buffer { return slots(lag*i+s%lag).Slice(0, share(call.Src, s, mine).Count) }
 	before, folded := levels.per, levels.per+1
 	there := func(s int) bool { return s >= 0 && s < steps }
 	for t := range steps + lag*(2*levels.hosts-1) {
@@ -146,7 +148,7 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 		if r.dsts[0] = slot(folded, s).Ptr; last {
 			r.dsts[1], n = share(call.Dst, s, mine).Ptr, 2
 		}
-		fold.Fold(r.dsts[:n], r.srcs, slot(folded, s).Bytes()/call.Unit())
+		summing.Fold(r.dsts[:n], r.srcs, slot(folded, s).Bytes()/call.Unit())
 	}
 	if err := r.wait(ctx, call, nil); err != nil {
 		return err
@@ -157,13 +159,13 @@ func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
 
 // gatherLevels is an AllGather by levels. At tick t a rank sends step t of its part to its peers and to the ranks of
 // its host, and step t-2 of its peers' parts to the latter.
-func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
+func (r *Rank) gatherLevels(ctx context.Context, call *backend.Call) error {
 	levels, count := r.levels, call.Src.Count
 	step := max(1, levels.step/call.DType().Size())
 	steps := ints.DivUp(count, step)
 	mine := r.me % levels.per
 	own := r.me - mine
-	part := func(rank, s int) comm.Buffer {
+	part := func(rank, s int) backend.Buffer {
 		return call.Dst.Slice(rank*count+s*step, rank*count+min((s+1)*step, count))
 	}
 	if to := call.Dst.Slice(r.me*count, (r.me+1)*count); to.Ptr != call.Src.Ptr {

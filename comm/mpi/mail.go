@@ -5,7 +5,7 @@ package mpi
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // A mail is messages that a rank sends and receives at once. Several between the same two arrive in their order.
@@ -13,7 +13,7 @@ type mail struct{ sends, recvs []item }
 
 type item struct {
 	peer int
-	comm.Buffer
+	backend.Buffer
 }
 
 func (m *mail) empty() *mail {
@@ -21,11 +21,11 @@ func (m *mail) empty() *mail {
 	return m
 }
 
-func (m *mail) send(to int, b comm.Buffer)   { m.sends = append(m.sends, item{to, b}) }
-func (m *mail) recv(from int, b comm.Buffer) { m.recvs = append(m.recvs, item{from, b}) }
+func (m *mail) send(to int, b backend.Buffer)   { m.sends = append(m.sends, item{to, b}) }
+func (m *mail) recv(from int, b backend.Buffer) { m.recvs = append(m.recvs, item{from, b}) }
 
 // swap sends and receives, with the same rank.
-func (m *mail) swap(peer int, out, in comm.Buffer) {
+func (m *mail) swap(peer int, out, in backend.Buffer) {
 	m.send(peer, out)
 	m.recv(peer, in)
 }
@@ -36,7 +36,7 @@ const lag = 2
 
 // carry begins messages, but for those to this rank itself and those of nothing, and returns when those that the carry before
 // has begun have gone and come.
-func (r *Rank) carry(ctx context.Context, call *comm.Call, m *mail) error {
+func (r *Rank) carry(ctx context.Context, call *backend.Call, m *mail) error {
 	before := len(r.requests)
 	for _, way := range []struct {
 		receive bool

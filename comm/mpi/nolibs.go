@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -32,10 +32,10 @@ func (r *Rank) Size() int { return 1 }
 func (r *Rank) Memory() mem.Allocator { return nil }
 
 // Do returns an error.
-func (r *Rank) Do(context.Context, *comm.Call) error { return errNoLibs }
+func (r *Rank) Do(context.Context, *backend.Call) error { return errNoLibs }
 
 // Split returns an error.
-func (r *Rank) Split(context.Context, []int) (comm.Backend, error) { return nil, errNoLibs }
+func (r *Rank) Split(context.Context, []int) (backend.Backend, error) { return nil, errNoLibs }
 
 // Abort does nothing.
 func (r *Rank) Abort(error) {}

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/cgroup"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
@@ -51,7 +51,7 @@ func open(o Options) (*Rank, error) {
 	j := &job{
 		lib: lib, linger: o.Linger, lost: o.Lost, finished: o.Finished, stacks: o.Stacks, thread: make(chan func()),
 		checks: checkingOf(o, os.Getenv(debugVariable)),
-		groups: map[uint64]*group{}, asking: map[uint64]bool{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
+		groups: map[uint64]*group{}, asking: map[uint64]bool{}, dead: map[uint64]*backend.AbortError{}, ended: map[int]*ending{},
 		questions: map[uint64]*wait{},
 	}
 	if j.linger == 0 {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // ErrFinalize is the error of Close when all ranks have ended well and the library
@@ -29,7 +29,7 @@ type Options struct {
 	// Lost is told of a process of this machine that has ended without a Close, by the first of its
 	// ranks to see that. It is called before calls fail, since launchers may kill all ranks then. status is the exit
 	// status of the process; 0 if a signal killed it, or it is not known.
-	Lost func(err *comm.EndedError, status int)
+	Lost func(err *backend.EndedError, status int)
 	// Finished is called when all ranks have called Close without a cause, before the library ends:
 	// the job has done its work, whatever becomes of the library then.
 	Finished func()

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // packets are messages on a communicator of their own, of at most so many bytes. Receives of that
@@ -37,7 +37,7 @@ const (
 )
 
 // OpenPackets makes a communicator like r's, which waits for the other ranks in the library.
-func (r *Rank) OpenPackets(_ context.Context, most int) (comm.Packets, error) {
+func (r *Rank) OpenPackets(_ context.Context, most int) (backend.Packets, error) {
 	if err := r.news(); err != nil {
 		return nil, err
 	}

@@ -5,8 +5,9 @@ package mpi
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -21,11 +22,11 @@ const smallTree = 64 << 10
 
 // byMessages reports whether a call without arithmetic is made of messages though
 // the library has a collective for it.
-func (r *Rank) byMessages(call *comm.Call) bool {
+func (r *Rank) byMessages(call *backend.Call) bool {
 	switch {
 	case call.Kind.Reduces() || len(r.world) > fewPeers:
 		return false
-	case call.Kind == comm.BroadcastKind:
+	case call.Kind == backend.BroadcastKind:
 		return len(r.world) == 2 || call.Dst.Bytes() <= smallTree
 	}
 	return true
@@ -34,7 +35,7 @@ func (r *Rank) byMessages(call *comm.Call) bool {
 // pairs carries out a call that only moves data, by messages between pairs of
 // ranks: those between few, those whose counts only the two know, and those too
 // large for MPI's.
-func (r *Rank) pairs(ctx context.Context, call *comm.Call) error {
+func (r *Rank) pairs(ctx context.Context, call *backend.Call) error {
 	if err := r.deal(call); err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (r *Rank) pairs(ctx context.Context, call *comm.Call) error {
 
 // deal fills r.sends and r.recvs with what a call that only moves data has each rank
 // send and receive.
-func (r *Rank) deal(call *comm.Call) error {
+func (r *Rank) deal(call *backend.Call) error {
 	r.clear()
 	err := exchange.Deal(call, r.me, r.sends, r.recvs)
 	if err != nil {
@@ -55,7 +56,7 @@ func (r *Rank) deal(call *comm.Call) error {
 // clear makes r.sends and r.recvs empty: one buffer for each rank.
 func (r *Rank) clear() {
 	if r.sends == nil {
-		r.sends, r.recvs = make([]comm.Buffer, len(r.world)), make([]comm.Buffer, len(r.world))
+		r.sends, r.recvs = make([]backend.Buffer, len(r.world)), make([]backend.Buffer, len(r.world))
 	}
 	clear(r.sends)
 	clear(r.recvs)
@@ -63,7 +64,7 @@ func (r *Rank) clear() {
 
 // exchange sends r.sends[q] to each rank q and receives r.recvs[q] from it.
 // Empty ones make no message.
-func (r *Rank) exchange(ctx context.Context, call *comm.Call) error {
+func (r *Rank) exchange(ctx context.Context, call *backend.Call) error {
 	if err := r.swap(ctx, call); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (r *Rank) exchange(ctx context.Context, call *comm.Call) error {
 }
 
 // swap is exchange with the other ranks.
-func (r *Rank) swap(ctx context.Context, call *comm.Call) error {
+func (r *Rank) swap(ctx context.Context, call *backend.Call) error {
 	n := len(r.world)
 	for i := 1; i < n; i++ {
 		from := (r.me + n - i) % n
@@ -96,8 +97,8 @@ func (r *Rank) swap(ctx context.Context, call *comm.Call) error {
 }
 
 // barrier waits for all other ranks, by messages of nothing between each two.
-func (r *Rank) barrier(ctx context.Context, call *comm.Call) error {
-	n, nothing := len(r.world), comm.Buffer{DType: comm.Uint8}
+func (r *Rank) barrier(ctx context.Context, call *backend.Call) error {
+	n, nothing := len(r.world), backend.Buffer{DType: dtype.Uint8}
 	for i := 1; i < n; i++ {
 		if err := r.message(true, irecv, nothing, (r.me+n-i)%n, tagPair); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
@@ -91,7 +91,7 @@ func (j *job) takeOver(peers []peer) {
 // announceDeath says that a process has ended that has not done so itself.
 func (j *job) announceDeath(p *peer, peers []peer) {
 	how, status := howEnded(p.pid)
-	err := &comm.EndedError{Rank: p.rank, Cause: j.describeDeath(p.rank, how)}
+	err := &backend.EndedError{Rank: p.rank, Cause: j.describeDeath(p.rank, how)}
 	follows := slices.ContainsFunc(peers, func(q peer) bool { _, said := j.segment.HasEnded(q.rank); return said })
 	if j.lost != nil && !follows {
 		j.lost(err, status)

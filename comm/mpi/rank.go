@@ -9,7 +9,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -31,7 +31,7 @@ const (
 	tagReply          // notes of a Recv, to the sender
 )
 
-// Rank is one rank's end of a communicator. It implements comm.Backend.
+// Rank is one rank's end of a communicator. It implements backend.Backend.
 type Rank struct {
 	job    *job
 	parent *Rank
@@ -45,16 +45,16 @@ type Rank struct {
 	splits    uint64
 
 	// Scratch of the call in progress.
-	current        *comm.Call
-	sending        comm.Call // the Send of a SendRecv
+	current        *backend.Call
+	sending        backend.Call // the Send of a SendRecv
 	gate           gate
 	requests       []request
 	receives       []receive // of messages, among them
 	counts, starts []int32
-	sends, recvs   []comm.Buffer
+	sends, recvs   []backend.Buffer
 	store          []uint64
 	srcs           []unsafe.Pointer
-	prefixes       comm.Prefixes
+	prefixes       backend.Prefixes
 	dsts           [2]unsafe.Pointer
 	notes          []note
 	noted          int // how many of them are of this call
@@ -73,7 +73,7 @@ func (r *Rank) Size() int { return len(r.world) }
 func (r *Rank) Memory() mem.Allocator { return nil }
 
 // dead returns the abort that ended the group, nil if none has.
-func (r *Rank) dead() *comm.AbortError {
+func (r *Rank) dead() *backend.AbortError {
 	for g := r; g != nil; g = g.parent {
 		if e := g.aborted.Load(); e != nil {
 			return e
@@ -83,7 +83,7 @@ func (r *Rank) dead() *comm.AbortError {
 }
 
 // Split makes new communicators, and frees some that are not used any more.
-func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
+func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error) {
 	if e := r.dead(); e != nil {
 		return nil, e
 	}
@@ -133,7 +133,7 @@ func (r *Rank) split(ctx context.Context, members []int) (*Rank, error) {
 }
 
 // Do carries out one call.
-func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+func (r *Rank) Do(ctx context.Context, call *backend.Call) error {
 	if err := call.Carried("comm/mpi", patterns); err != nil {
 		r.Abort(err)
 		return err
@@ -147,7 +147,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 }
 
 // admit begins a call: it counts it and compares it with the others'.
-func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
+func (r *Rank) admit(ctx context.Context, call *backend.Call) error {
 	if e := r.dead(); e != nil {
 		return e
 	}
@@ -162,12 +162,12 @@ func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 }
 
 // number counts a call, and records it.
-func (r *Rank) number(call *comm.Call) {
+func (r *Rank) number(call *backend.Call) {
 	switch call.Kind {
-	case comm.SendKind:
+	case backend.SendKind:
 		r.messages.Add(1)
 		r.count(call)
-	case comm.RecvKind:
+	case backend.RecvKind:
 		r.messages.Add(-1)
 		r.count(call)
 	default:

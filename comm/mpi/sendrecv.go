@@ -5,14 +5,14 @@ package mpi
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // SendRecv begins a Send and a Recv, each with its notes as Do has them, and waits for all of it.
 // So ranks that all make this call do not wait for each other.
-func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
+func (r *Rank) SendRecv(ctx context.Context, send, recv *backend.Call) error {
 	r.current, r.sending = recv, *send // r.sending outlives the caller's call, as requests may
-	defer func() { r.current, r.sending = nil, comm.Call{} }()
+	defer func() { r.current, r.sending = nil, backend.Call{} }()
 	if e := r.dead(); e != nil {
 		return e
 	}
@@ -38,7 +38,7 @@ func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
 			if i >= n {
 				return nil
 			}
-			call, theirs := [...]*comm.Call{recv, send}[i], r.notes[i].fingerprint()
+			call, theirs := [...]*backend.Call{recv, send}[i], r.notes[i].fingerprint()
 			switch {
 			case theirs == call.Fingerprint():
 				return nil
@@ -52,12 +52,12 @@ func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
 	if err := r.wait(ctx, recv, arrived); err != errDiffers {
 		return err
 	}
-	return r.disagree(ctx, [...]*comm.Call{recv, send}[differing], n, differing)
+	return r.disagree(ctx, [...]*backend.Call{recv, send}[differing], n, differing)
 }
 
 // exchangeNotes begins the notes of both halves. n is how many this rank compares: the first is the one
 // that comes with what it receives, the second the one of who receives what it sends.
-func (r *Rank) exchangeNotes(send, recv *comm.Call) (n int, err error) {
+func (r *Rank) exchangeNotes(send, recv *backend.Call) (n int, err error) {
 	r.noted = 0
 	if r.checks == checkNone {
 		return 0, nil
@@ -83,8 +83,8 @@ func (r *Rank) exchangeNotes(send, recv *comm.Call) (n int, err error) {
 
 // open returns the half of a SendRecv that this rank waits for: the Recv that was given while it has not
 // ended, then the Send. It returns any other call as it is.
-func (r *Rank) open(call *comm.Call) *comm.Call {
-	if r.sending.Kind != comm.SendKind {
+func (r *Rank) open(call *backend.Call) *backend.Call {
+	if r.sending.Kind != backend.SendKind {
 		return call
 	}
 	for _, q := range r.requests {

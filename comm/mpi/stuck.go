@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -48,7 +48,7 @@ const maxQuestions = 8
 
 // A messageKey is Send or Recv, and the other side by world number.
 type messageKey struct {
-	kind comm.Kind
+	kind backend.Kind
 	rank int
 }
 
@@ -56,7 +56,7 @@ type messageKey struct {
 type stuck struct {
 	needs
 	wait
-	party  comm.Party
+	party  backend.Party
 	first  uint64         // the first probe sent for it; 0: none was
 	passed map[int]uint64 // the last probe passed on, by who asks
 	err    error          // why the call cannot end
@@ -66,13 +66,13 @@ type stuck struct {
 // call of that number: of collectives if kind is Barrier, else of Sends to this rank or
 // Recvs from it.
 type needs struct {
-	kind   comm.Kind
+	kind   backend.Kind
 	number uint64
 	ranks  []int
 }
 
 // count counts a Send or a Recv.
-func (r *Rank) count(call *comm.Call) {
+func (r *Rank) count(call *backend.Call) {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
 	if r.begun == nil {
@@ -82,23 +82,23 @@ func (r *Rank) count(call *comm.Call) {
 }
 
 // needs says what call waits for; comparing says that it waits for notes.
-func (r *Rank) needs(call *comm.Call, comparing bool) needs {
+func (r *Rank) needs(call *backend.Call, comparing bool) needs {
 	switch {
-	case call.Kind == comm.RecvKind:
+	case call.Kind == backend.RecvKind:
 		peer := r.world[call.Root]
-		return needs{comm.SendKind, r.begun[messageKey{comm.RecvKind, peer}], []int{peer}}
-	case call.Kind == comm.SendKind:
+		return needs{backend.SendKind, r.begun[messageKey{backend.RecvKind, peer}], []int{peer}}
+	case call.Kind == backend.SendKind:
 		peer := r.world[call.Root]
-		return needs{comm.RecvKind, r.begun[messageKey{comm.SendKind, peer}], []int{peer}}
+		return needs{backend.RecvKind, r.begun[messageKey{backend.SendKind, peer}], []int{peer}}
 	case comparing:
-		return needs{comm.BarrierKind, r.calls.Load(), r.late()}
+		return needs{backend.BarrierKind, r.calls.Load(), r.late()}
 	}
-	return needs{comm.BarrierKind, r.calls.Load(), r.world}
+	return needs{backend.BarrierKind, r.calls.Load(), r.world}
 }
 
 // probe notes that call takes long, for waited so far, and sends a probe now and then: to the rank
 // that a Send or a Recv waits for, or to one whose note has not come.
-func (r *Rank) probe(call *comm.Call, comparing bool, waited time.Duration) {
+func (r *Rank) probe(call *backend.Call, comparing bool, waited time.Duration) {
 	if r.checks == checkNone {
 		return
 	}
@@ -214,7 +214,7 @@ func (j *job) probed(from, asker int, group uint64, text []byte, passOn bool) {
 	if len(text) < head {
 		return
 	}
-	probe, number, kind := binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[8:]), comm.Kind(text[16])
+	probe, number, kind := binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[8:]), backend.Kind(text[16])
 	g, begun := j.groups[group], uint64(0)
 	switch {
 	case g == nil: // this rank has yet to make it
@@ -251,5 +251,5 @@ func (j *job) probed(from, asker int, group uint64, text []byte, passOn bool) {
 // and ends in ", ".
 func circle(waits string) error {
 	return fmt.Errorf("%w: %snone of these calls can end; have each Send meet its Recv, and each collective all ranks, in one order",
-		comm.ErrMismatch, waits)
+		backend.ErrMismatch, waits)
 }

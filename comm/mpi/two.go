@@ -5,7 +5,8 @@ package mpi
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // smallTwo is up to how many bytes two ranks carry out a call in one pass of the
@@ -15,20 +16,20 @@ const smallTwo = 16 << 10
 // two carries out a small call of two ranks, each of which sends at most one
 // message to the other; ok is false if the call is not of that sort. Both ranks know the
 // length of a message, so both decide alike.
-func (r *Rank) two(ctx context.Context, call *comm.Call) (ok bool, err error) {
+func (r *Rank) two(ctx context.Context, call *backend.Call) (ok bool, err error) {
 	s, peer := call.Kind.Shape(), 1-r.me
-	var mine, send, recv comm.Buffer // mine stays here
+	var mine, send, recv backend.Buffer // mine stays here
 	switch {
-	case s.Dst == comm.Counted || s.Src == comm.Counted || s.Root == comm.RootReceives || s.Root == comm.RootSends:
+	case s.Dst == backend.Counted || s.Src == backend.Counted || s.Root == backend.RootReceives || s.Root == backend.RootSends:
 		return false, nil
-	case s.Pattern == comm.PatternMove:
+	case s.Pattern == backend.PatternMove:
 		source := call.Source(r.me)
 		send, mine = outgoing(call, source, r.me, peer), outgoing(call, source, r.me, r.me)
 		recv = incoming(call, r.me, peer)
-	case s.Pattern == comm.PatternReduce || s.Pattern == comm.PatternReduceScatter:
+	case s.Pattern == backend.PatternReduce || s.Pattern == backend.PatternReduceScatter:
 		send, mine = outgoing(call, call.Src, r.me, peer), outgoing(call, call.Src, r.me, r.me)
 		recv = send
-	case s.Pattern != comm.PatternBarrier:
+	case s.Pattern != backend.PatternBarrier:
 		return false, nil
 	}
 	if max(send.Bytes(), recv.Bytes()) > smallTwo || r.most < smallTwo {
@@ -39,12 +40,12 @@ func (r *Rank) two(ctx context.Context, call *comm.Call) (ok bool, err error) {
 	} else if mine.Count > 0 {
 		copy(incoming(call, r.me, r.me).Data(), mine.Data())
 	}
-	if s.Root == comm.NoRoot || r.me != call.Root {
+	if s.Root == backend.NoRoot || r.me != call.Root {
 		if err := r.brief(true, irecv, r.at(recv, 0), recv.Bytes(), peer); err != nil {
 			return true, err
 		}
 	}
-	if s.Root == comm.NoRoot || r.me == call.Root {
+	if s.Root == backend.NoRoot || r.me == call.Root {
 		if err := r.brief(false, isend, r.at(send, 1), send.Bytes(), peer); err != nil {
 			return true, err
 		}
@@ -52,7 +53,7 @@ func (r *Rank) two(ctx context.Context, call *comm.Call) (ok bool, err error) {
 	if err := r.wait(ctx, call, nil); err != nil || recv.Count == 0 || !call.Kind.Reduces() {
 		return true, err
 	}
-	if mine.Ptr == call.Dst.Ptr && r.me > 0 && call.Op == comm.Custom { // only the first source may be the destination
+	if mine.Ptr == call.Dst.Ptr && r.me > 0 && call.Op == fold.Custom { // only the first source may be the destination
 		mine.Ptr = r.slot(mine, 1)
 		copy(mine.Data(), call.Src.Data())
 	}
@@ -65,12 +66,12 @@ func (r *Rank) two(ctx context.Context, call *comm.Call) (ok bool, err error) {
 
 // outgoing is what rank me of two gives to a rank of its source, and incoming what it
 // gets from one.
-func outgoing(call *comm.Call, source comm.Buffer, me, to int) comm.Buffer {
+func outgoing(call *backend.Call, source backend.Buffer, me, to int) backend.Buffer {
 	at, n := call.Outgoing(me, to, 2)
 	return source.Slice(at, at+n)
 }
 
-func incoming(call *comm.Call, me, from int) comm.Buffer {
+func incoming(call *backend.Call, me, from int) backend.Buffer {
 	at, n := call.Incoming(me, from, 2)
 	return call.Dst.Slice(at, at+n)
 }
@@ -92,7 +93,7 @@ func (r *Rank) brief(receive bool, f function, at uintptr, n, peer int) error {
 }
 
 // spare is a buffer like b in scratch.
-func (r *Rank) spare(b comm.Buffer) comm.Buffer {
+func (r *Rank) spare(b backend.Buffer) backend.Buffer {
 	b.Ptr = r.slot(b, 0)
 	return b
 }

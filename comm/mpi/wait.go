@@ -11,8 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // spinning is how often a waiting rank looks in vain in one pass of the gate.
@@ -91,12 +92,12 @@ const endedGrace = 200 * time.Millisecond
 // wait returns when all of r.requests have ended, and empties it. arrived, if
 // not nil, is told of each as it ends, in any order; its error ends the call, but for
 // errDiffers, after which they are waited for again, with others.
-func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) error) error {
+func (r *Rank) wait(ctx context.Context, call *backend.Call, arrived func(i int) error) error {
 	return r.waitFor(ctx, call, len(r.requests), arrived)
 }
 
 // waitFor is wait for the first n requests. The others stay, without an error.
-func (r *Rank) waitFor(ctx context.Context, call *comm.Call, n int, arrived func(i int) error) (err error) {
+func (r *Rank) waitFor(ctx context.Context, call *backend.Call, n int, arrived func(i int) error) (err error) {
 	if n < len(r.requests) {
 		if err := r.flush(); n == 0 || err != nil {
 			return err
@@ -145,7 +146,7 @@ func (r *Rank) waitFor(ctx context.Context, call *comm.Call, n int, arrived func
 				return r.giveUp(call, err)
 			}
 		}
-		if ctx.Done() != nil && comm.Cancelled(ctx) != nil {
+		if ctx.Done() != nil && backend.Cancelled(ctx) != nil {
 			return r.giveUp(call, r.tooLate(ctx, arrived != nil))
 		}
 		rest.wait(call)
@@ -235,7 +236,7 @@ func (r *Rank) tell(i int, arrived func(int) error) error {
 }
 
 // giveUp ends the group with err, unless it has ended, and the call.
-func (r *Rank) giveUp(call *comm.Call, err error) error {
+func (r *Rank) giveUp(call *backend.Call, err error) error {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
 	r.abort(err)
@@ -250,7 +251,7 @@ func (r *Rank) tooLate(ctx context.Context, comparing bool) error {
 	cause := context.Cause(ctx)
 	if comparing {
 		if late := r.late(); len(late) > 0 {
-			return comm.Late(cause, late)
+			return backend.Late(cause, late)
 		}
 	}
 	if r.checks != checkAll && errors.Is(cause, context.DeadlineExceeded) {
@@ -261,7 +262,7 @@ func (r *Rank) tooLate(ctx context.Context, comparing bool) error {
 
 // vain returns why the call cannot end: a rank that it needs has ended without
 // making it, or waits for this one.
-func (r *Rank) vain(call *comm.Call) error {
+func (r *Rank) vain(call *backend.Call) error {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -288,7 +289,7 @@ func (r *Rank) vain(call *comm.Call) error {
 	if first == nil {
 		return nil
 	}
-	return &comm.EndedError{Rank: who, Cause: first.cause}
+	return &backend.EndedError{Rank: who, Cause: first.cause}
 }
 
 // pause is how a rank rests between two passes of the gate.
@@ -302,7 +303,7 @@ type pause struct {
 }
 
 // wait rests once.
-func (p *pause) wait(call *comm.Call) {
+func (p *pause) wait(call *backend.Call) {
 	p.looks++
 	if p.began.IsZero() {
 		p.began = time.Now()

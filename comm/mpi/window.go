@@ -12,7 +12,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -47,7 +49,7 @@ func (l *library) chooseWindows() error {
 const windowLine = 64
 
 // OpenWindow makes a window of the library's, which waits for the other ranks in it.
-func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, error) {
+func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (backend.WindowMemory, error) {
 	if err := r.news(); err != nil {
 		return nil, err
 	}
@@ -221,16 +223,16 @@ func (w *windowMemory) CompareAndSwap(rank, at, size int, old, value uint64) (wa
 
 // windowOp returns the library's operation that is op on elements of type d in a window; ok is
 // false where it is not known to be the same.
-func windowOp(op comm.Op, d comm.DType) (c constant, ok bool) {
+func windowOp(op backend.Op, d backend.DType) (c constant, ok bool) {
 	switch d {
-	case comm.Int32, comm.Uint32, comm.Int64, comm.Uint64, comm.Float32, comm.Float64:
-		return opSum, op == comm.Sum
+	case dtype.Int32, dtype.Uint32, dtype.Int64, dtype.Uint64, dtype.Float32, dtype.Float64:
+		return opSum, op == fold.Sum
 	}
 	return 0, false
 }
 
 // Accumulate is the library's, where that has the operation.
-func (w *windowMemory) Accumulate(rank, at int, op comm.Op, src comm.Buffer) (ok bool, err error) {
+func (w *windowMemory) Accumulate(rank, at int, op backend.Op, src backend.Buffer) (ok bool, err error) {
 	c, ok := windowOp(op, src.DType)
 	if !ok {
 		return false, nil
@@ -250,7 +252,7 @@ func (w *windowMemory) Accumulate(rank, at int, op comm.Op, src comm.Buffer) (ok
 }
 
 // FetchAndOp is the library's, where that has the operation.
-func (w *windowMemory) FetchAndOp(rank, at int, op comm.Op, src, old comm.Buffer) (ok bool, err error) {
+func (w *windowMemory) FetchAndOp(rank, at int, op backend.Op, src, old backend.Buffer) (ok bool, err error) {
 	c, ok := windowOp(op, src.DType)
 	if !ok {
 		return false, nil
@@ -275,10 +277,10 @@ func (w *windowMemory) Flush(rank int) error {
 }
 
 // Touch returns what has ended the communicator.
-func (r *Rank) Touch(comm.Kind, int) error { return r.Broken() }
+func (r *Rank) Touch(backend.Kind, int) error { return r.Broken() }
 
 // Await looks at memory until it is as it should be.
-func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
+func (r *Rank) Await(ctx context.Context, call *backend.Call, on func() (rank int, err error)) error {
 	p := pause{patience: restless, yielded: r.job.yields}
 	var a awaiting
 	defer func() { a.end(r, call, p.waited) }()
@@ -293,7 +295,7 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 		if err := r.hasEnded(rank, on); err != nil {
 			return err
 		}
-		if cause := comm.Cancelled(ctx); cause != nil {
+		if cause := backend.Cancelled(ctx); cause != nil {
 			err := fmt.Errorf("%w while waiting for rank %d; look there for what is slow or stuck", cause, r.world[rank])
 			r.Abort(err)
 			return err
@@ -318,7 +320,7 @@ func (r *Rank) hasEnded(rank int, on func() (int, error)) error {
 	if again, err := on(); err != nil || again != rank { // it has let go before
 		return err
 	}
-	err := &comm.EndedError{Rank: w, Cause: e.cause}
+	err := &backend.EndedError{Rank: w, Cause: e.cause}
 	r.Abort(err)
 	return err
 }

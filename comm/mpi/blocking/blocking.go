@@ -1,5 +1,5 @@
 // Package blocking is the common part of packages gompi and empi. It makes a
-// comm.Backend of an MPI binding whose messages block and cannot be cancelled.
+// backend.Backend of an MPI binding whose messages block and cannot be cancelled.
 //
 // Collectives are made of messages between pairs of ranks, in rounds: in round
 // k ranks p and (k-p) mod n meet, and the lower sends first. So no two ranks
@@ -25,6 +25,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -57,7 +58,7 @@ type job struct {
 	next    int // the lowest tag that no group of this rank has
 }
 
-// Rank is one rank's end of a group. It implements comm.Backend.
+// Rank is one rank's end of a group. It implements backend.Backend.
 type Rank struct {
 	job   *job
 	me    int
@@ -65,10 +66,10 @@ type Rank struct {
 	tag   int
 
 	notes        *[2]note // allocated alone: cgo takes no address within memory that holds Go pointers
-	sends, recvs []comm.Buffer
+	sends, recvs []backend.Buffer
 	store        []uint64
 	srcs         []unsafe.Pointer
-	prefixes     comm.Prefixes
+	prefixes     backend.Prefixes
 }
 
 // New returns the world of a binding. name is the package that errors name.
@@ -121,12 +122,12 @@ func (r *Rank) Close(cause error) error {
 
 // Split makes new groups. They share one tag, the lowest that is free on all ranks of this
 // group.
-func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
+func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error) {
 	r.job.mu.Lock()
 	next := []int64{int64(r.job.next)}
 	r.job.mu.Unlock()
 	all := make([]int64, len(r.world))
-	call := comm.Call{Kind: comm.SplitKind, Src: comm.Of(next), Dst: comm.Of(all)}
+	call := backend.Call{Kind: backend.SplitKind, Src: comm.Of(next), Dst: comm.Of(all)}
 	if err := r.Do(ctx, &call); err != nil {
 		return nil, err
 	}
@@ -144,13 +145,13 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 }
 
 // Do carries out one call.
-func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+func (r *Rank) Do(ctx context.Context, call *backend.Call) error {
 	if err := call.Carried(r.job.name, patterns); err != nil {
 		return err
 	}
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() {
-			if cause := comm.Cancelled(ctx); cause != nil {
+			if cause := backend.Cancelled(ctx); cause != nil {
 				r.Abort(cause)
 			}
 		})
@@ -167,29 +168,29 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 }
 
 // message carries out a Send or a Recv.
-func (r *Rank) message(call *comm.Call) error {
-	if call.Kind == comm.SendKind {
+func (r *Rank) message(call *backend.Call) error {
+	if call.Kind == backend.SendKind {
 		return r.send(call.Src, call.Root, true)
 	}
 	return r.recv(call.Dst, call.Root, true)
 }
 
 // send sends b to rank to. An empty b is a message only if always is set.
-func (r *Rank) send(b comm.Buffer, to int, always bool) error {
+func (r *Rank) send(b backend.Buffer, to int, always bool) error {
 	return parts(b, r.job.most, always, func(data []byte) error {
 		return r.job.binding.Send(data, r.world[to], tags*r.tag)
 	})
 }
 
 // recv is the other end of send.
-func (r *Rank) recv(b comm.Buffer, from int, always bool) error {
+func (r *Rank) recv(b backend.Buffer, from int, always bool) error {
 	return parts(b, r.job.most, always, func(data []byte) error {
 		return r.job.binding.Recv(data, r.world[from], tags*r.tag)
 	})
 }
 
 // parts divides b into messages, none of which is empty.
-func parts(b comm.Buffer, most int, always bool, f func(data []byte) error) error {
+func parts(b backend.Buffer, most int, always bool, f func(data []byte) error) error {
 	data := b.Data()
 	if len(data) == 0 && always {
 		var nothing [1]byte

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 )
 
@@ -12,14 +12,14 @@ import (
 const tags = 2
 
 // ended is the fingerprint of a rank that makes no more calls.
-var ended = comm.Fingerprint{What: ^uint64(0)}
+var ended = backend.Fingerprint{What: ^uint64(0)}
 
 // A note is the fingerprint of a collective, as neighbours exchange it before the call.
 type note struct{ out, in [16]byte }
 
 // agree compares a call with those of the ranks before and after this one. A nil call is the end
 // of the program. If all neighbours agree, all ranks do.
-func (r *Rank) agree(call *comm.Call) error {
+func (r *Rank) agree(call *backend.Call) error {
 	if !r.job.checks || len(r.world) == 1 {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (r *Rank) agree(call *comm.Call) error {
 	if call != nil {
 		mine = call.Fingerprint()
 	}
-	var its [2]comm.Fingerprint
+	var its [2]backend.Fingerprint
 	if r.notes == nil {
 		r.notes = new([2]note)
 	}
@@ -39,15 +39,15 @@ func (r *Rank) agree(call *comm.Call) error {
 		if err := r.swap(n.out[:], n.in[:], q); err != nil {
 			return err
 		}
-		its[i] = comm.Fingerprint{What: binary.LittleEndian.Uint64(n.in[:]), Count: binary.LittleEndian.Uint64(n.in[8:])}
+		its[i] = backend.Fingerprint{What: binary.LittleEndian.Uint64(n.in[:]), Count: binary.LittleEndian.Uint64(n.in[8:])}
 	}
 	for i, q := range peers {
 		switch {
 		case its[i] == mine:
 		case its[i] == ended:
-			return &comm.EndedError{Rank: r.world[q]}
+			return &backend.EndedError{Rank: r.world[q]}
 		case call == nil:
-			return &comm.EndedError{Rank: r.world[r.me]}
+			return &backend.EndedError{Rank: r.world[r.me]}
 		default:
 			return r.disagree(call, q)
 		}
@@ -80,11 +80,11 @@ func (r *Rank) swap(out, in []byte, q int) error {
 
 // disagree exchanges descriptions of the calls with rank q, and returns the error. Rank q has
 // seen too that the calls differ.
-func (r *Rank) disagree(call *comm.Call, q int) error {
+func (r *Rank) disagree(call *backend.Call, q int) error {
 	mine := call.Party(r.world[r.me])
 	out, in := exchange.TextOf(mine), exchange.Text{}
 	if err := r.swap(out[:], in[:], q); err != nil {
 		return err
 	}
-	return comm.Mismatch(mine, in.Party(r.world[q]))
+	return backend.Mismatch(mine, in.Party(r.world[q]))
 }

@@ -3,23 +3,23 @@ package blocking
 import (
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // patterns are the patterns that Do carries out.
-const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
-	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+const patterns = 1<<backend.PatternBarrier | 1<<backend.PatternMessage | 1<<backend.PatternMove |
+	1<<backend.PatternReduce | 1<<backend.PatternReduceScatter | 1<<backend.PatternScan
 
 // collective carries out a call on which the ranks agree.
-func (r *Rank) collective(call *comm.Call) error {
+func (r *Rank) collective(call *backend.Call) error {
 	switch call.Kind.Shape().Pattern {
-	case comm.PatternBarrier:
+	case backend.PatternBarrier:
 		return r.barrier()
-	case comm.PatternMove:
+	case backend.PatternMove:
 		return r.move(call)
-	case comm.PatternReduce, comm.PatternReduceScatter, comm.PatternScan:
+	case backend.PatternReduce, backend.PatternReduceScatter, backend.PatternScan:
 		return r.reduce(call)
 	default:
 		return call.Carried(r.job.name, 0)
@@ -27,9 +27,9 @@ func (r *Rank) collective(call *comm.Call) error {
 }
 
 // lists returns r.sends and r.recvs, cleared: the buffers for each rank and from each rank.
-func (r *Rank) lists() (sends, recvs []comm.Buffer) {
+func (r *Rank) lists() (sends, recvs []backend.Buffer) {
 	if r.sends == nil {
-		r.sends, r.recvs = make([]comm.Buffer, len(r.world)), make([]comm.Buffer, len(r.world))
+		r.sends, r.recvs = make([]backend.Buffer, len(r.world)), make([]backend.Buffer, len(r.world))
 	}
 	clear(r.sends)
 	clear(r.recvs)
@@ -64,7 +64,7 @@ func (r *Rank) exchange() error {
 }
 
 // move carries out a call that only moves data.
-func (r *Rank) move(call *comm.Call) error {
+func (r *Rank) move(call *backend.Call) error {
 	sends, recvs := r.lists()
 	if err := exchange.Deal(call, r.me, sends, recvs); err != nil {
 		return err
@@ -74,14 +74,14 @@ func (r *Rank) move(call *comm.Call) error {
 
 // reduce gives each rank its part of all ranks' values, folds it there, and
 // sends the results to the ranks that receive them.
-func (r *Rank) reduce(call *comm.Call) error {
+func (r *Rank) reduce(call *backend.Call) error {
 	n := len(r.world)
 	sends, recvs := r.lists()
 	results := 1
-	if call.Kind.Shape().Pattern == comm.PatternScan {
+	if call.Kind.Shape().Pattern == backend.PatternScan {
 		results = n // one for each rank
 	}
-	scatters := call.Kind.Shape().Pattern == comm.PatternReduceScatter
+	scatters := call.Kind.Shape().Pattern == backend.PatternReduceScatter
 	if scatters {
 		exchange.Divide(sends, call.Src, call.SrcCounts)
 	} else {
@@ -92,11 +92,11 @@ func (r *Rank) reduce(call *comm.Call) error {
 	if words := (n + results) * stride / 8; len(r.store) < words {
 		r.store = make([]uint64, words)
 	}
-	slot := func(q int) comm.Buffer {
+	slot := func(q int) backend.Buffer {
 		if mine.Count == 0 {
 			return mine
 		}
-		return comm.Buffer{Ptr: unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.store)), q*stride), Count: mine.Count, DType: mine.DType}
+		return backend.Buffer{Ptr: unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.store)), q*stride), Count: mine.Count, DType: mine.DType}
 	}
 	r.srcs = r.srcs[:0]
 	for q := range n {
@@ -106,7 +106,7 @@ func (r *Rank) reduce(call *comm.Call) error {
 	if err := r.exchange(); err != nil {
 		return err
 	}
-	result := func(q int) comm.Buffer {
+	result := func(q int) backend.Buffer {
 		if scatters {
 			return call.Dst
 		}

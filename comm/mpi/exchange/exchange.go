@@ -5,29 +5,29 @@ package exchange
 import (
 	"encoding/binary"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // Deal sets sends[q] to the buffer that rank me of a PatternMove call sends to rank q, and
 // recvs[q] to the one that it receives from rank q. Both must hold empty buffers. It returns an
 // error for calls of other patterns.
-func Deal(call *comm.Call, me int, sends, recvs []comm.Buffer) error {
-	if err := call.Carried("comm/mpi/exchange.Deal", 1<<comm.PatternMove); err != nil {
+func Deal(call *backend.Call, me int, sends, recvs []backend.Buffer) error {
+	if err := call.Carried("comm/mpi/exchange.Deal", 1<<backend.PatternMove); err != nil {
 		return err
 	}
 	s, source := call.Kind.Shape(), call.Source(me)
 	switch {
-	case s.Src == comm.Whole || s.Src == comm.Unused:
+	case s.Src == backend.Whole || s.Src == backend.Unused:
 		for q := range sends {
 			if call.Sends(me, q) {
 				sends[q] = source
 			}
 		}
-	case s.Root != comm.RootSends || me == call.Root:
+	case s.Root != backend.RootSends || me == call.Root:
 		Divide(sends, source, call.SrcCounts)
 	}
 	switch {
-	case s.Dst == comm.Whole:
+	case s.Dst == backend.Whole:
 		if call.Sends(call.Root, me) {
 			recvs[call.Root] = call.Dst
 		}
@@ -39,7 +39,7 @@ func Deal(call *comm.Call, me int, sends, recvs []comm.Buffer) error {
 
 // Divide sets into[q] to rank q's part of b, which has counts[q] elements. Without counts all
 // parts have the same length.
-func Divide(into []comm.Buffer, b comm.Buffer, counts []int) {
+func Divide(into []backend.Buffer, b backend.Buffer, counts []int) {
 	lo, n := 0, b.Count/len(into)
 	for q := range into {
 		if counts != nil {
@@ -52,7 +52,7 @@ func Divide(into []comm.Buffer, b comm.Buffer, counts []int) {
 
 // Share divides b into nearly equal parts, one for each rank, each a whole number of the
 // operation's elements.
-func Share(call *comm.Call, into []comm.Buffer, b comm.Buffer) {
+func Share(call *backend.Call, into []backend.Buffer, b backend.Buffer) {
 	n, unit := len(into), call.Unit()/call.DType().Size()
 	units := b.Count / unit
 	for q := range into {
@@ -60,14 +60,14 @@ func Share(call *comm.Call, into []comm.Buffer, b comm.Buffer) {
 	}
 }
 
-// A Text is a comm.Party in the form in which ranks send it to each other, without the rank:
+// A Text is a backend.Party in the form in which ranks send it to each other, without the rank:
 // the lengths of its two texts, 2 bytes each, the facts, and the texts, truncated to fit.
 type Text [512]byte
 
 const textHead = 8
 
 // TextOf returns p as it is sent.
-func TextOf(p comm.Party) (t Text) {
+func TextOf(p backend.Party) (t Text) {
 	n := copy(t[textHead:], p.Call)
 	m := copy(t[textHead+n:], p.Site)
 	binary.LittleEndian.PutUint16(t[:], uint16(n))
@@ -77,9 +77,9 @@ func TextOf(p comm.Party) (t Text) {
 }
 
 // Party returns what rank has sent. A damaged text gives some Party.
-func (t *Text) Party(rank int) comm.Party {
+func (t *Text) Party(rank int) backend.Party {
 	n := min(int(binary.LittleEndian.Uint16(t[:])), len(t)-textHead)
 	m := min(int(binary.LittleEndian.Uint16(t[2:])), len(t)-textHead-n)
-	return comm.Party{Rank: rank, Call: string(t[textHead : textHead+n]), Site: string(t[textHead+n : textHead+n+m]),
+	return backend.Party{Rank: rank, Call: string(t[textHead : textHead+n]), Site: string(t[textHead+n : textHead+n+m]),
 		Facts: binary.LittleEndian.Uint32(t[4:])}
 }

@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 func TestText(t *testing.T) {
-	for _, want := range []comm.Party{
+	for _, want := range []backend.Party{
 		{Rank: 3, Call: "AllReduce sum float32[3]", Site: "train/main.go:31", Facts: 1 << 31}, {},
 		{Rank: 1, Call: strings.Repeat("c", 700), Site: "s", Facts: 7}, {Rank: 2, Call: "c", Site: strings.Repeat("s", 700)},
 	} {

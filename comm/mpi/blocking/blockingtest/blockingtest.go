@@ -20,6 +20,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/comm/mpi/blocking"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
@@ -101,7 +102,7 @@ func tasks() map[string]func(context.Context, *comm.Comm) error {
 			if world.Rank() == 0 {
 				return comm.Barrier(ctx, world)
 			}
-			return comm.AllReduce(ctx, world, make([]float32, 3), comm.Sum)
+			return comm.AllReduce(ctx, world, make([]float32, 3), fold.Sum)
 		},
 		"end": func(ctx context.Context, world *comm.Comm) error {
 			if world.Rank() == 0 {
