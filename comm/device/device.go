@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
@@ -36,7 +38,7 @@ type Copies interface {
 	Within(lane int, dst, src unsafe.Pointer, bytes int) error
 	// Fold queues a fold into dst, in device memory, as Call.Fold does it in host memory. At
 	// src lie ranks sources, one after another, each as long as dst.
-	Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int) error
+	Fold(lane int, op backend.Op, dst backend.Buffer, src unsafe.Pointer, ranks int) error
 	// Wait returns when the work of a lane and all earlier work of the device are done.
 	Wait(lane int) error
 	// Close waits for the copies that Wait has not waited for.
@@ -50,7 +52,7 @@ type Copies interface {
 func UseStage(c *comm.Comm, stage Stage) {
 	s := &staging{stage: stage, pool: mem.NewPool(pinned{c.Memory(), stage}, nil)}
 	inUse(c).Store(s)
-	c.Internals().Wrap(func(b comm.Backend, world []int) comm.Backend {
+	c.Internals().Wrap(func(b backend.Backend, world []int) backend.Backend {
 		return &group{Backend: b, rank: b.Rank(), size: b.Size(), world: world, staging: s}
 	})
 }
@@ -64,7 +66,7 @@ type key struct{}
 
 // A group is the Backend of one communicator whose calls may have buffers in device memory.
 type group struct {
-	comm.Backend
+	backend.Backend
 	rank, size int
 	world      []int // world[r] is the world number of rank r
 	staging    *staging
@@ -103,7 +105,7 @@ func (p pinned) Free(ptr unsafe.Pointer, bytes int) {
 
 // Do carries out a call. Buffers in device memory go by one of the ways in the package comment;
 // other calls go to the backend as they are.
-func (c *group) Do(ctx context.Context, call *comm.Call) error {
+func (c *group) Do(ctx context.Context, call *backend.Call) error {
 	s := c.staging
 	done, err := s.betweenDevices(ctx, c, call)
 	switch {
@@ -143,7 +145,7 @@ func (s *staging) copies(f func(Copies) error) error {
 // call on device memory. The largest of their numbers counts; with 0 no call is small.
 func StageBelow(ctx context.Context, c *comm.Comm, bytes int) error {
 	largest := []int64{int64(bytes)}
-	if err := comm.AllReduce(ctx, c, largest, comm.Max); err != nil {
+	if err := comm.AllReduce(ctx, c, largest, fold.Max); err != nil {
 		return err
 	}
 	if s := inUse(c).Load(); s != nil {
@@ -157,32 +159,32 @@ func (s *staging) small(bytes int) bool { return int64(bytes) < s.below.Load() }
 
 // largestBuffer returns the bytes of the largest buffer that any rank has in a call. known is
 // false if this rank cannot know it.
-func largestBuffer(c *comm.Call, size int) (bytes int, known bool) {
+func largestBuffer(c *backend.Call, size int) (bytes int, known bool) {
 	switch s := c.Kind.Shape(); {
-	case s.Pattern == comm.NoPattern || s.Pairwise():
+	case s.Pattern == backend.NoPattern || s.Pairwise():
 		return 0, false
-	case s.Src == comm.Whole && s.Dst == comm.Parts:
+	case s.Src == backend.Whole && s.Dst == backend.Parts:
 		return size * c.Src.Bytes(), true
-	case s.Src == comm.Parts && s.Dst == comm.Whole:
+	case s.Src == backend.Parts && s.Dst == backend.Whole:
 		return size * c.Dst.Bytes(), true
-	case s.Dst == comm.Counted || s.Src == comm.Unused:
+	case s.Dst == backend.Counted || s.Src == backend.Unused:
 		return c.Dst.Bytes(), true
 	}
 	return c.Src.Bytes(), true
 }
 
 // betweenDevices carries out a call by windows or by folds on the devices, if all ranks can.
-func (s *staging) betweenDevices(ctx context.Context, c *group, call *comm.Call) (done bool, err error) {
+func (s *staging) betweenDevices(ctx context.Context, c *group, call *backend.Call) (done bool, err error) {
 	if bytes, known := largestBuffer(call, c.size); known && s.small(bytes) {
 		return false, nil
 	}
 	pattern := call.Kind.Shape().Pattern
 	// The devices' kernels are for the types of tensors.
-	folds := call.Op <= comm.Xor && call.DType().Valid()
-	if f := s.folds.Load(); f != nil && folds && (pattern == comm.PatternReduce || pattern == comm.PatternReduceScatter) {
+	folds := call.Op <= fold.Xor && call.DType().Valid()
+	if f := s.folds.Load(); f != nil && folds && (pattern == backend.PatternReduce || pattern == backend.PatternReduceScatter) {
 		return f.fold(ctx, s, c, call)
 	}
-	if w := s.windows.Load(); w != nil && pattern == comm.PatternMove && call.Kind != comm.SplitKind {
+	if w := s.windows.Load(); w != nil && pattern == backend.PatternMove && call.Kind != backend.SplitKind {
 		return w.read(ctx, s, c, call)
 	}
 	return false, nil

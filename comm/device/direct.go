@@ -9,14 +9,17 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // moves reports whether a call of kind k moves the user's elements and computes nothing.
 // Only such calls use device addresses. A reduction is staged, or built from such calls as
 // folding does.
-func moves(k comm.Kind) bool {
+func moves(k backend.Kind) bool {
 	p := k.Shape().Pattern
-	return (p == comm.PatternMove || p == comm.PatternMessage) && k != comm.SplitKind
+	return (p == backend.PatternMove || p == backend.PatternMessage) && k != backend.SplitKind
 }
 
 // The sizes and the time limit of the trial of a backend. MPI libraries send the short
@@ -37,7 +40,7 @@ const (
 // library may still use it. reason says why addresses are not used, "" if they are.
 func TryDirect(ctx context.Context, c *comm.Comm, problem string, alloc func(bytes int) (unsafe.Pointer, error)) (
 	reason string, err error) {
-	b, ok := c.Internals().Backend().(comm.DeviceBackend)
+	b, ok := c.Internals().Backend().(backend.DeviceBackend)
 	if !ok {
 		return "the ranks exchange memory of the host", nil
 	}
@@ -57,7 +60,7 @@ func TryDirect(ctx context.Context, c *comm.Comm, problem string, alloc func(byt
 	late := false
 	if err := s.try(ctx, trial, alloc); err != nil {
 		trial.Abort(err) // the others must not wait for this rank
-		var aborted *comm.AbortError
+		var aborted *backend.AbortError
 		late = errors.As(err, &aborted) && aborted.Rank != c.WorldRank(c.Rank())
 		problem = "a trial failed: " + err.Error()
 	}
@@ -77,7 +80,7 @@ func firstProblem(ctx context.Context, c *comm.Comm, problem string, late bool) 
 	case problem != "":
 		first[0] = int64(c.Rank())
 	}
-	if err := comm.AllReduce(ctx, c, first, comm.Min); err != nil || first[0] == none {
+	if err := comm.AllReduce(ctx, c, first, fold.Min); err != nil || first[0] == none {
 		return "", err
 	}
 	who, text := int(first[0])%c.Size(), make([]byte, 512)
@@ -97,8 +100,8 @@ func (s *staging) try(ctx context.Context, c *comm.Comm, alloc func(bytes int) (
 	if err != nil {
 		return err
 	}
-	from := comm.Buffer{Ptr: room, Count: trialLong, DType: comm.Uint8}
-	to := comm.Buffer{Ptr: unsafe.Add(room, trialLong), Count: trialLong, DType: comm.Uint8}
+	from := backend.Buffer{Ptr: room, Count: trialLong, DType: dtype.Uint8}
+	to := backend.Buffer{Ptr: unsafe.Add(room, trialLong), Count: trialLong, DType: dtype.Uint8}
 	near := make([]byte, trialLong)
 	rank, size := c.Rank(), c.Size()
 	next, last := (rank+1)%size, (rank+size-1)%size
@@ -107,7 +110,7 @@ func (s *staging) try(ctx context.Context, c *comm.Comm, alloc func(bytes int) (
 		if err := s.copyNow(from, comm.Of(near)); err != nil {
 			return err
 		}
-		call := comm.Call{Kind: comm.AllToAllVKind, Dst: to.Slice(0, n), Src: from.Slice(0, n), DstCounts: make([]int, size),
+		call := backend.Call{Kind: backend.AllToAllVKind, Dst: to.Slice(0, n), Src: from.Slice(0, n), DstCounts: make([]int, size),
 			SrcCounts: make([]int, size), Cause: "a trial of device memory"}
 		call.DstCounts[last], call.SrcCounts[next] = n, n
 		if err := c.Do(ctx, call); err != nil {
@@ -134,23 +137,23 @@ func fillTrial(x []byte, rank, n int) {
 
 // byAddress waits for the earlier work of the device, then has the backend carry out a call by
 // device addresses.
-func (s *staging) byAddress(ctx context.Context, c *group, call *comm.Call) error {
+func (s *staging) byAddress(ctx context.Context, c *group, call *backend.Call) error {
 	defer s.stage.Enter()()
 	return s.copies(func(copies Copies) error {
 		if err := copies.Wait(0); err != nil {
 			return err
 		}
-		return c.Backend.(comm.DeviceBackend).DoDevice(ctx, call, func(dst, src comm.Buffer) error { return s.copy(copies, dst, src) })
+		return c.Backend.(backend.DeviceBackend).DoDevice(ctx, call, func(dst, src backend.Buffer) error { return s.copy(copies, dst, src) })
 	})
 }
 
 // copyNow copies between two buffers of any memory, after the earlier work of the device.
-func (s *staging) copyNow(dst, src comm.Buffer) error {
+func (s *staging) copyNow(dst, src backend.Buffer) error {
 	return s.copies(func(copies Copies) error { return s.copy(copies, dst, src) })
 }
 
 // copy queues the copy between two buffers, or makes it if both are memory of the host.
-func (s *staging) copy(copies Copies, dst, src comm.Buffer) error {
+func (s *staging) copy(copies Copies, dst, src backend.Buffer) error {
 	if src.Count == 0 {
 		return nil
 	}

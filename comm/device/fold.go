@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -38,12 +39,12 @@ type folding struct {
 }
 
 // fold carries out a call if all ranks can. If done is false nothing has happened.
-func (f *folds) fold(ctx context.Context, s *staging, c *group, call *comm.Call) (done bool, err error) {
+func (f *folds) fold(ctx context.Context, s *staging, c *group, call *backend.Call) (done bool, err error) {
 	n := c.size
 	r := folding{s: s, f: f, spans: make([]span, n)}
 	r.windowCall = windowCall{windows: s.windows.Load(), c: c, call: call, elem: call.DType().Size(), slot: make([]int, n)}
 	r.step = max(1, f.piece/r.elem/n)
-	if call.Kind.Shape().Pattern == comm.PatternReduceScatter {
+	if call.Kind.Shape().Pattern == backend.PatternReduceScatter {
 		_, r.parts, _ = blocks(call, n)
 	}
 	slots := &f.slots
@@ -63,7 +64,7 @@ func (f *folds) fold(ctx context.Context, s *staging, c *group, call *comm.Call)
 		}
 	}
 	all := make([]int64, n)
-	gather := call.Inner(comm.AllGatherKind, comm.Of(all), comm.Of(ready))
+	gather := call.Inner(backend.AllGatherKind, comm.Of(all), comm.Of(ready))
 	if err := c.Backend.Do(ctx, &gather); err != nil || slices.Min(all) < 0 {
 		return false, err
 	}
@@ -125,17 +126,17 @@ func (r *folding) span(k int) []span {
 
 // mine returns the buffer for the result of this rank's share of piece k: a part of Dst in a
 // ReduceScatter, else memory at p, from where the others get it.
-func (r *folding) mine(k int, p unsafe.Pointer) comm.Buffer {
+func (r *folding) mine(k int, p unsafe.Pointer) backend.Buffer {
 	n := r.spans[r.c.rank].n
 	if r.parts != nil {
 		lo := min(k*r.step, r.call.Dst.Count)
 		return r.call.Dst.Slice(lo, lo+n)
 	}
-	return comm.Buffer{Ptr: p, Count: n, DType: r.call.DType()}
+	return backend.Buffer{Ptr: p, Count: n, DType: r.call.DType()}
 }
 
 // foldTo queues the fold of the shares in the room into mine.
-func (r *folding) foldTo(mine comm.Buffer) error {
+func (r *folding) foldTo(mine backend.Buffer) error {
 	if mine.Count == 0 {
 		return nil
 	}
@@ -210,7 +211,7 @@ func (r *folding) send(ctx context.Context) error {
 			return err
 		}
 		mine := r.mine(k, second)
-		swap := r.call.Inner(comm.AllToAllVKind, comm.Buffer{Ptr: r.room, Count: n * mine.Count, DType: mine.DType}, piece)
+		swap := r.call.Inner(backend.AllToAllVKind, backend.Buffer{Ptr: r.room, Count: n * mine.Count, DType: mine.DType}, piece)
 		swap.SrcCounts, swap.DstCounts = counts, slices.Repeat([]int{mine.Count}, n)
 		if err := r.s.byAddress(ctx, r.c, &swap); err != nil {
 			return err
@@ -224,9 +225,9 @@ func (r *folding) send(ctx context.Context) error {
 		if r.parts != nil {
 			continue
 		}
-		pass := r.call.Inner(comm.AllGatherVKind, comm.Buffer{}, mine)
+		pass := r.call.Inner(backend.AllGatherVKind, backend.Buffer{}, mine)
 		if r.call.Kind.Rooted() {
-			pass.Kind, pass.Root = comm.GatherVKind, r.call.Root
+			pass.Kind, pass.Root = backend.GatherVKind, r.call.Root
 		}
 		if r.receives() {
 			last := spans[n-1]
@@ -241,7 +242,7 @@ func (r *folding) send(ctx context.Context) error {
 
 // pack returns the spans of a piece as one buffer: in the source if they are contiguous,
 // else copied to p.
-func (r *folding) pack(spans []span, p unsafe.Pointer) (comm.Buffer, error) {
+func (r *folding) pack(spans []span, p unsafe.Pointer) (backend.Buffer, error) {
 	first, n, contiguous := spans[0].at, 0, true
 	for _, c := range spans {
 		contiguous = contiguous && c.at == first+n
@@ -253,9 +254,9 @@ func (r *folding) pack(spans []span, p unsafe.Pointer) (comm.Buffer, error) {
 	to := position{p, 0}
 	for _, c := range spans {
 		if err := r.copy(readLane, to, position{r.call.Src.Ptr, c.at}, c.n); err != nil {
-			return comm.Buffer{}, err
+			return backend.Buffer{}, err
 		}
 		to.i += c.n
 	}
-	return comm.Buffer{Ptr: p, Count: n, DType: r.call.DType()}, r.wait()
+	return backend.Buffer{Ptr: p, Count: n, DType: r.call.DType()}, r.wait()
 }

@@ -8,6 +8,9 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // TryFold finds out whether the ranks' devices fold as Call.Fold does. If they do, they fold the
@@ -21,7 +24,7 @@ import (
 // devices do not fold, "" if they do.
 func TryFold(ctx context.Context, c *comm.Comm, problem string, piece int) (reason string, err error) {
 	s := inUse(c).Load()
-	f := &folds{piece: max(piece, c.Size()*comm.Float64.Size())}
+	f := &folds{piece: max(piece, c.Size()*dtype.Float64.Size())}
 	f.bytes = 2 * f.piece
 	switch {
 	case problem != "":
@@ -72,8 +75,8 @@ func (s *staging) tryFolds(f *folds) error {
 		}
 	}
 	return s.copies(func(c Copies) error {
-		for d := comm.Float32; d.Valid(); d++ {
-			for op := comm.Sum; op <= comm.Xor; op++ {
+		for d := dtype.Float32; d.Valid(); d++ {
+			for op := fold.Sum; op <= fold.Xor; op++ {
 				if op.Accepts(d) != nil {
 					continue
 				}
@@ -86,13 +89,13 @@ func (s *staging) tryFolds(f *folds) error {
 	})
 }
 
-func tryFold(copies Copies, f *folds, op comm.Op, d comm.DType) error {
+func tryFold(copies Copies, f *folds, op backend.Op, d backend.DType) error {
 	n := max(1, min(triedElems, f.bytes/((triedRanks+1)*d.Size())))
 	src, got, want := make([]byte, triedRanks*n*d.Size()), make([]byte, n*d.Size()), make([]byte, n*d.Size())
 	fillTrial(src, int(op), len(src))
 	for i := range src {
 		switch {
-		case d == comm.Bool:
+		case d == dtype.Bool:
 			src[i] &= 1
 		case d.Float() && i%d.Size() == d.Size()-1:
 			src[i] &^= 0x40 // below 2, and so no NaN, whose bits may differ
@@ -102,11 +105,11 @@ func tryFold(copies Copies, f *folds, op comm.Op, d comm.DType) error {
 	for r := range triedRanks {
 		srcs = append(srcs, unsafe.Pointer(&src[r*len(want)]))
 	}
-	call := comm.Call{Kind: comm.AllReduceKind, Op: op, Src: comm.Buffer{DType: d}}
+	call := backend.Call{Kind: backend.AllReduceKind, Op: op, Src: backend.Buffer{DType: d}}
 	call.Fold([]unsafe.Pointer{unsafe.Pointer(&want[0])}, srcs, n)
 
 	room := f.rooms[0]
-	result := comm.Buffer{Ptr: unsafe.Add(room, len(src)), Count: n, DType: d}
+	result := backend.Buffer{Ptr: unsafe.Add(room, len(src)), Count: n, DType: d}
 	if err := copies.FromHost(0, room, unsafe.Pointer(&src[0]), len(src)); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/device"
 	"github.com/gorun-spmd/gorun/comm/mem"
 )
@@ -128,12 +129,12 @@ func (c *peerCopies) Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Poin
 }
 
 // host is a backend of ranks of one host.
-type host struct{ comm.SharedBackend }
+type host struct{ backend.SharedBackend }
 
 func (host) OneHost() bool { return true }
 
 func (h host) SendRecv(ctx context.Context, send, recv *comm.Call) error {
-	return h.SharedBackend.(comm.SendRecvBackend).SendRecv(ctx, send, recv)
+	return h.SharedBackend.(backend.SendRecvBackend).SendRecv(ctx, send, recv)
 }
 
 func (h host) Split(ctx context.Context, members []int) (comm.Backend, error) {
@@ -141,7 +142,7 @@ func (h host) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	if err != nil || b == nil {
 		return b, err
 	}
-	return host{b.(comm.SharedBackend)}, nil
+	return host{b.(backend.SharedBackend)}, nil
 }
 
 // onPeers runs f on n ranks whose devices change makes, and returns their errors.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -27,7 +28,7 @@ func (o summary) has(q int) int  { return int(o[1+q]) }
 func (o summary) want(q int) int { return int(o[1+o.size()+q]) }
 
 // fill sets the counts of the summary and returns the rank's source. It leaves the state.
-func (o summary) fill(c *comm.Call, rank int) (src comm.Buffer) {
+func (o summary) fill(c *backend.Call, rank int) (src backend.Buffer) {
 	size := o.size()
 	for q := range size {
 		_, has := c.Outgoing(rank, q, size)
@@ -39,9 +40,10 @@ func (o summary) fill(c *comm.Call, rank int) (src comm.Buffer) {
 
 // shared reports whether a rank sends the same elements to all ranks in calls of kind k. If
 // not, it sends each rank a part of its own.
-func shared(k comm.Kind) bool {
+func shared(k backend.Kind) bool {
 	s := k.Shape()
-	return s.Pattern == comm.PatternMove && (s.Root == comm.RootShares || s.Root == comm.NoRoot && s.Src == comm.Whole) && k != comm.SplitKind
+	return s.Pattern == backend.PatternMove && k != backend.SplitKind &&
+		(s.Root == backend.RootShares || s.Root == backend.NoRoot && s.Src == backend.Whole)
 }
 
 // divide returns the number of parts in which a rank's source goes through its window, which
@@ -97,7 +99,7 @@ func agree(summaries []summary) bool {
 // A windowMove is a windowCall that moves elements.
 type windowMove struct {
 	windowCall
-	src       comm.Buffer
+	src       backend.Buffer
 	shared    bool
 	summaries []summary
 	spans     []span // see span
@@ -105,7 +107,7 @@ type windowMove struct {
 
 // read carries out a call by windows if all ranks can, and if some rank has enough elements.
 // If done is false nothing has happened.
-func (w *windows) read(ctx context.Context, s *staging, c *group, call *comm.Call) (done bool, err error) {
+func (w *windows) read(ctx context.Context, s *staging, c *group, call *backend.Call) (done bool, err error) {
 	n := c.size
 	r := windowMove{shared: shared(call.Kind), summaries: make([]summary, n), spans: make([]span, n)}
 	r.windowCall = windowCall{windows: w, c: c, call: call, elem: call.DType().Size(), slot: make([]int, n)}
@@ -132,7 +134,7 @@ func (w *windows) read(ctx context.Context, s *staging, c *group, call *comm.Cal
 		}
 	}
 	all := make(summary, n*len(mine))
-	gather := call.Inner(comm.AllGatherKind, comm.Of(all), comm.Of(mine))
+	gather := call.Inner(backend.AllGatherKind, comm.Of(all), comm.Of(mine))
 	if err := c.Backend.Do(ctx, &gather); err != nil {
 		return false, err
 	}
@@ -182,7 +184,7 @@ func (r *windowMove) summarize(s *staging) summary {
 }
 
 // stateOf returns the state of a rank whose only buffer is b.
-func (s *staging) stateOf(b comm.Buffer) int {
+func (s *staging) stateOf(b backend.Buffer) int {
 	switch {
 	case b.Count == 0:
 		return stateEmpty

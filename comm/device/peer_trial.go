@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
 // TryPeers finds out whether the ranks' devices can read each other's memory. If they can,
@@ -37,7 +38,7 @@ func TryPeers(ctx context.Context, c *comm.Comm, problem string, window int) (re
 		return reason, err
 	}
 	t := trial{c: c, s: s, stage: stage, windows: &windows{of: make([]unsafe.Pointer, c.Size())}}
-	t.half = max(window/(2*slotCount), c.Size()*comm.Float64.Size()) // an element for each rank
+	t.half = max(window/(2*slotCount), c.Size()*dtype.Float64.Size()) // an element for each rank
 	for _, step := range []func(ctx context.Context) (problem, err error){t.exchange, t.write, t.look} {
 		wrong, err := step(ctx)
 		if err != nil {

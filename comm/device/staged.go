@@ -6,7 +6,8 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/fold"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -21,24 +22,24 @@ const partBytes = 4 << 20
 // blocks returns the lengths of the blocks of Dst and of Src: one for each rank, or one for the
 // whole buffer. ok is false if the call cannot be divided into pieces: either the ranks do not
 // know each other's lengths, or the call has a Func, whose elements have another size.
-func blocks(c *comm.Call, size int) (dst, src []int, ok bool) {
+func blocks(c *backend.Call, size int) (dst, src []int, ok bool) {
 	dst, src = []int{c.Dst.Count}, []int{c.Src.Count}
-	if c.Op == comm.Custom && c.Kind.Reduces() {
+	if c.Op == fold.Custom && c.Kind.Reduces() {
 		return dst, src, false
 	}
 	s := c.Kind.Shape()
-	if s.Pattern == comm.NoPattern || s.Pattern == comm.PatternBarrier || s.Pairwise() {
+	if s.Pattern == backend.NoPattern || s.Pattern == backend.PatternBarrier || s.Pairwise() {
 		return dst, src, false
 	}
 	return blocksOf(s.Dst, c.Dst, c.DstCounts, size), blocksOf(s.Src, c.Src, c.SrcCounts, size), true
 }
 
 // blocksOf returns the lengths of the blocks of one buffer.
-func blocksOf(l comm.Layout, b comm.Buffer, counts []int, size int) []int {
+func blocksOf(l backend.Layout, b backend.Buffer, counts []int, size int) []int {
 	switch l {
-	case comm.Parts:
+	case backend.Parts:
 		return slices.Repeat([]int{b.Count / size}, size)
-	case comm.Counted:
+	case backend.Counted:
 		return counts
 	}
 	return []int{b.Count}
@@ -46,13 +47,13 @@ func blocksOf(l comm.Layout, b comm.Buffer, counts []int, size int) []int {
 
 // A side is one buffer of a staged call. A part has elements [lo, hi) of each block.
 type side struct {
-	buf    comm.Buffer
+	buf    backend.Buffer
 	blocks []int // elements of each block
 	device bool  // buf is in device memory
 	room   bool  // its parts are in host memory of the staging
 }
 
-func (s *staging) side(b comm.Buffer, blocks []int, parts int) side {
+func (s *staging) side(b backend.Buffer, blocks []int, parts int) side {
 	d := side{buf: b, blocks: blocks, device: b.Count > 0 && s.stage.Holds(b.Ptr)}
 	d.room = d.device || b.Count > 0 && len(blocks) > 1 && parts > 1
 	return d
@@ -74,10 +75,10 @@ func clips(blocks []int, lo, hi int) []int {
 }
 
 // part returns the buffer of elements [lo, hi) of each block: at p, or in place.
-func (s *side) part(p unsafe.Pointer, lo, hi int) comm.Buffer {
+func (s *side) part(p unsafe.Pointer, lo, hi int) backend.Buffer {
 	switch {
 	case s.room:
-		return comm.Buffer{Ptr: p, Count: ints.Sum(clips(s.blocks, lo, hi)), DType: s.buf.DType}
+		return backend.Buffer{Ptr: p, Count: ints.Sum(clips(s.blocks, lo, hi)), DType: s.buf.DType}
 	case len(s.blocks) == 1:
 		c := clip(s.blocks[0], lo, hi)
 		return s.buf.Slice(c.at, c.at+c.n)
@@ -132,7 +133,7 @@ type lane struct {
 
 // A staged is a call in progress.
 type staged struct {
-	call     *comm.Call
+	call     *backend.Call
 	dst, src side
 	sends    *side // is copied from the device before a part is exchanged; nil: none
 	gets     *side // is copied to the device after a part is exchanged; nil: none
@@ -144,7 +145,7 @@ type staged struct {
 }
 
 // run carries out a call in parts. All ranks have the same number of parts.
-func (s *staging) run(ctx context.Context, c *group, call *comm.Call) (err error) {
+func (s *staging) run(ctx context.Context, c *group, call *backend.Call) (err error) {
 	dst, src, divisible := blocks(call, c.size)
 	t := staged{call: call, n: max(slices.Max(dst), slices.Max(src)), parts: 1}
 	if divisible {
@@ -154,7 +155,7 @@ func (s *staging) run(ctx context.Context, c *group, call *comm.Call) (err error
 	t.dst, t.src = s.side(call.Dst, dst, t.parts), s.side(call.Src, src, t.parts)
 	t.inPlace = call.Kind.Shape().InPlace && call.Dst.Ptr == call.Src.Ptr
 	t.sends, t.gets = &t.src, &t.dst
-	if call.Kind.Shape().Root == comm.RootShares {
+	if call.Kind.Shape().Root == backend.RootShares {
 		t.sends, t.gets = nil, &t.dst
 		if call.Root == c.rank {
 			t.sends, t.gets = &t.dst, nil

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // HandleBytes is the size of a handle to shared memory of a device.
@@ -65,7 +65,7 @@ type windows struct {
 type windowCall struct {
 	*windows
 	c      *group
-	call   *comm.Call
+	call   *backend.Call
 	elem   int   // bytes of an element
 	slot   []int // by rank of c: the slot of its window that the call uses
 	copies Copies
@@ -167,6 +167,6 @@ func (v *windowCall) meet(ctx context.Context) error {
 	if err := v.wait(); err != nil {
 		return err
 	}
-	barrier := v.call.Inner(comm.BarrierKind, comm.Buffer{}, comm.Buffer{})
+	barrier := v.call.Inner(backend.BarrierKind, backend.Buffer{}, backend.Buffer{})
 	return v.c.Backend.Do(ctx, &barrier)
 }
