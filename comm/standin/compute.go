@@ -6,12 +6,13 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
 // patterns are the patterns that Do carries out.
-const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
-	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+const patterns = 1<<backend.PatternBarrier | 1<<backend.PatternMessage | 1<<backend.PatternMove |
+	1<<backend.PatternReduce | 1<<backend.PatternReduceScatter | 1<<backend.PatternScan
 
 // agree checks that each rank that runs expects as many elements as another that runs sends.
 func (r *Rank) agree(posts []post) error {
@@ -33,16 +34,16 @@ func (r *Rank) agree(posts []post) error {
 func (r *Rank) compute(posts []post) (done func(), err error) {
 	call := posts[r.me].call
 	switch s := call.Kind.Shape(); s.Pattern {
-	case comm.PatternMove:
+	case backend.PatternMove:
 		if root, ok := r.root(call); !ok && call.Fills(r.rank, r.Size()) && call.Dst.Count > 0 {
 			return nil, fmt.Errorf("%v needs elements that rank %d alone has, which does not run; have it run: gorun plan --ranks %d", call.Kind,
 				root, root)
 		}
 		r.move(posts)
-		if call.Kind == comm.SplitKind {
+		if call.Kind == backend.SplitKind {
 			return nil, r.place(posts)
 		}
-	case comm.PatternReduce, comm.PatternReduceScatter, comm.PatternScan:
+	case backend.PatternReduce, backend.PatternReduceScatter, backend.PatternScan:
 		return r.fold(posts), nil
 	}
 	return nil, nil
@@ -50,9 +51,9 @@ func (r *Rank) compute(posts []post) (done func(), err error) {
 
 // root returns the world number of the root whose elements the others get; ok is false if there is
 // one and it does not run.
-func (r *Rank) root(call *comm.Call) (world int, ok bool) {
+func (r *Rank) root(call *backend.Call) (world int, ok bool) {
 	switch call.Kind.Shape().Root {
-	case comm.RootSends, comm.RootShares:
+	case backend.RootSends, backend.RootShares:
 		_, ok = r.g.runs(call.Root)
 		return r.g.world[call.Root], ok
 	}
@@ -72,7 +73,7 @@ func (r *Rank) move(posts []post) {
 	unit := call.DType().Size()
 	shape := call.Kind.Shape()
 	each := call.Dst.Count
-	if shape.Dst == comm.Parts {
+	if shape.Dst == backend.Parts {
 		each /= size
 	}
 	at := 0
@@ -80,7 +81,7 @@ func (r *Rank) move(posts []post) {
 		n := 0
 		switch {
 		case !call.Sends(q, me):
-		case shape.Dst == comm.Counted:
+		case shape.Dst == backend.Counted:
 			n = call.DstCounts[q]
 		default:
 			n = each
@@ -96,26 +97,26 @@ func (r *Rank) move(posts []post) {
 		if posts[i].real {
 			r.own.clear(dst.From(moved*unit), (n-moved)*unit)
 		}
-		if shape.Dst != comm.Whole {
+		if shape.Dst != backend.Whole {
 			at += n
 		}
 	}
 }
 
 // copy copies the first n bytes of a part of this rank's, but for those that are not there.
-func (o *own) copy(dst, src comm.Part, n int) {
+func (o *own) copy(dst, src backend.Part, n int) {
 	for i := 0; i < n; {
 		from, run := src.Run(i, n-i)
 		run, none := o.without(from, run)
 		if !none {
-			comm.CopyParts(dst.From(i), src.From(i), run, n)
+			backend.CopyParts(dst.From(i), src.From(i), run, n)
 		}
 		i += run
 	}
 }
 
 // clear zeroes the first n bytes of a part of this rank's, but for those that are not there.
-func (o *own) clear(dst comm.Part, n int) {
+func (o *own) clear(dst backend.Part, n int) {
 	for i := 0; i < n; {
 		at, run := dst.Run(i, n-i)
 		run, none := o.without(at, run)
@@ -173,7 +174,7 @@ func (r *Rank) fold(posts []post) (done func()) {
 		return nil
 	}
 	ranks := r.standIns()[:n]
-	if op := call.Op; op == comm.Max || op == comm.Min || op == comm.And || op == comm.Or {
+	if op := call.Op; op == fold.Max || op == fold.Min || op == fold.And || op == fold.Or {
 		ranks = slices.Compact(slices.Sorted(slices.Values(ranks)))
 	}
 	dst := call.Dst.Ptr

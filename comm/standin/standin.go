@@ -7,7 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/mem"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	gorunmem "github.com/gorun-spmd/gorun/internal/mem"
@@ -79,7 +79,7 @@ func newGroup(j *job, world []int) *group {
 
 // A post is what a rank shows the others of its call.
 type post struct {
-	call   *comm.Call
+	call   *backend.Call
 	own    *own // of the rank
 	real   bool // its elements are there
 	step   int  // of the program
@@ -95,7 +95,7 @@ type own struct {
 	last string     // the last call and its line
 }
 
-// A Rank is the end of one rank that runs, in one group. It implements comm.Backend.
+// A Rank is the end of one rank that runs, in one group. It implements backend.Backend.
 type Rank struct {
 	g      *group
 	rank   int
@@ -147,7 +147,7 @@ func (r *Rank) End(cause string) {
 }
 
 // makes notes that this rank makes a call.
-func (r *Rank) makes(call *comm.Call) {
+func (r *Rank) makes(call *backend.Call) {
 	r.own.mu.Lock()
 	defer r.own.mu.Unlock()
 	r.own.last = fmt.Sprintf("%v at %s", call, call.Site())
@@ -182,7 +182,7 @@ func (r *Rank) standIns() []int {
 func (g *group) runs(rank int) (place int, ok bool) { return slices.BinarySearch(g.here, rank) }
 
 // Split makes new groups.
-func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
+func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error) {
 	r.splits++
 	var here []int // by place
 	for _, m := range members {
@@ -228,7 +228,7 @@ func (o *own) without(p unsafe.Pointer, bytes int) (run int, numberless bool) {
 }
 
 // isReal reports whether the elements of a buffer are there, some of them at least.
-func (r *Rank) isReal(b comm.Buffer) bool {
+func (r *Rank) isReal(b backend.Buffer) bool {
 	if b.Count == 0 {
 		return true
 	}
@@ -237,7 +237,7 @@ func (r *Rank) isReal(b comm.Buffer) bool {
 }
 
 // Do carries out one call.
-func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+func (r *Rank) Do(ctx context.Context, call *backend.Call) error {
 	if err := call.Carried("comm/standin", patterns); err != nil {
 		r.Abort(err)
 		return err
@@ -285,8 +285,8 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 }
 
 // meet waits for all ranks that run, and compares fingerprints.
-func (r *Rank) meet(ctx context.Context, call *comm.Call) error {
-	step := call.Inner(comm.BarrierKind, comm.Buffer{}, comm.Buffer{})
+func (r *Rank) meet(ctx context.Context, call *backend.Call) error {
+	step := call.Inner(backend.BarrierKind, backend.Buffer{}, backend.Buffer{})
 	return r.inner.Do(ctx, &step)
 }
 
@@ -302,11 +302,11 @@ func (r *Rank) sameStep(ctx context.Context, posts []post) error {
 	if err := r.meet(ctx, call); err != nil {
 		return err
 	}
-	party := func(i int) comm.Party {
+	party := func(i int) backend.Party {
 		p := &posts[i]
-		return comm.Party{Rank: r.g.world[r.g.here[i]], Call: fmt.Sprintf("%v in step %d", p.call, p.step), Site: r.g.sites[i]}
+		return backend.Party{Rank: r.g.world[r.g.here[i]], Call: fmt.Sprintf("%v in step %d", p.call, p.step), Site: r.g.sites[i]}
 	}
-	err := comm.Mismatch(party(0), party(other))
+	err := backend.Mismatch(party(0), party(other))
 	if m := r.meet(ctx, call); m != nil {
 		return m
 	}
@@ -314,7 +314,7 @@ func (r *Rank) sameStep(ctx context.Context, posts []post) error {
 }
 
 // message carries out a Send or a Recv. One with a rank that does not run ends at once.
-func (r *Rank) message(ctx context.Context, call *comm.Call) error {
+func (r *Rank) message(ctx context.Context, call *backend.Call) error {
 	inner, ok := r.peer(call)
 	if !ok {
 		return nil
@@ -323,7 +323,7 @@ func (r *Rank) message(ctx context.Context, call *comm.Call) error {
 }
 
 // SendRecv carries out a Send and a Recv at once.
-func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
+func (r *Rank) SendRecv(ctx context.Context, send, recv *backend.Call) error {
 	r.makes(send)
 	one, sends := r.peer(send)
 	two, receives := r.peer(recv)
@@ -340,7 +340,7 @@ func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
 
 // peer returns a message as those that run make it, without elements if there are none; ok is
 // false if the other side does not run.
-func (r *Rank) peer(call *comm.Call) (inner *comm.Call, ok bool) {
+func (r *Rank) peer(call *backend.Call) (inner *backend.Call, ok bool) {
 	place, ok := r.g.runs(call.Root)
 	if !ok {
 		return nil, false
