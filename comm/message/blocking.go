@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/release"
 )
 
@@ -92,7 +93,7 @@ func (m *Mailbox) complete(ctx context.Context, a *args, tally *comm.Tally, allo
 
 // enterUnless is enter, or ends the communicator if ctx is over.
 func (m *Mailbox) enterUnless(ctx context.Context, a *args) error {
-	if cause := comm.Cancelled(ctx); cause != nil {
+	if cause := backend.Cancelled(ctx); cause != nil {
 		m.comm.Abort(cause)
 		return cause
 	}

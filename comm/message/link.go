@@ -3,7 +3,7 @@ package message
 import (
 	"encoding/binary"
 
-	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/release"
 )
 
@@ -70,7 +70,7 @@ func (l *ringLink) close() error { return l.m.memory.Close() }
 // A packetLink is a backend's packets. Their bytes are those of a record, and the data after it.
 type packetLink struct {
 	m       *Mailbox
-	packets comm.Packets
+	packets backend.Packets
 	head    [headBytes]byte
 	eaten   []uint64 // by rank, bytes that receives have taken
 	told    []uint64 // of those, what this rank has said

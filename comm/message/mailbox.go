@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
@@ -19,12 +20,12 @@ import (
 type Mailbox struct {
 	comm    *comm.Comm
 	inner   comm.Internals
-	backend comm.MessageBackend
-	shared  comm.SharedBackend // nil: ranks share no memory
+	backend backend.MessageBackend
+	shared  backend.SharedBackend // nil: ranks share no memory
 	link    link
-	rings   *ringLink         // link, if it is one
-	holder  comm.DeviceHolder // nil: there is no memory of a device
-	memory  comm.WindowMemory // with shared
+	rings   *ringLink            // link, if it is one
+	holder  backend.DeviceHolder // nil: there is no memory of a device
+	memory  backend.WindowMemory // with shared
 	me      int
 	eager   int                       // bytes of the longest message that travels with its envelope
 	credit  uint64                    // bytes of such messages to one rank that no receive has taken
@@ -95,7 +96,7 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 			"make the call on ranks that are"))
 	}
 	m := &Mailbox{comm: c, inner: c.Internals(), me: c.Rank()}
-	b, ok := m.inner.Backend().(comm.MessageBackend)
+	b, ok := m.inner.Backend().(backend.MessageBackend)
 	if !ok { // on all ranks
 		return nil, fmt.Errorf("message: New: %s carries no messages with tags; build the program without the build tags gompi and empi, so "+
 			"that it uses shared memory under gorun, or finds the MPI library when it starts: %w", m.inner.Library(), errors.ErrUnsupported)
@@ -117,7 +118,7 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 // open makes the way to the other ranks: rings, or packets.
 func (m *Mailbox) open(ctx context.Context, ringBytes int) error {
 	n := len(m.outs)
-	if p, ok := m.backend.(comm.PacketBackend); ok {
+	if p, ok := m.backend.(backend.PacketBackend); ok {
 		packets, err := p.OpenPackets(ctx, headBytes+pieceBytes)
 		if err != nil {
 			return m.inner.FailAlone(&comm.Call{Kind: comm.TaggedRecvKind, Root: AnySource, Tag: AnyTag, Cause: "message.New"}, err)
@@ -125,7 +126,7 @@ func (m *Mailbox) open(ctx context.Context, ringBytes int) error {
 		m.link = &packetLink{m: m, packets: packets}
 		return nil
 	}
-	m.shared = m.backend.(comm.SharedBackend)
+	m.shared = m.backend.(backend.SharedBackend)
 	bytes := n * (lineBytes + ringBytes)
 	own := make([]byte, 1)
 	if _, ok := m.shared.Export(unsafe.Pointer(&own[0]), 1); !ok { // not all memory can be read by others

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // A list is requests in the order in which they were made.
@@ -72,7 +73,7 @@ func (e *envelope) describe(m *Mailbox) string {
 
 // typed describes elements by their type as a packet has it.
 func typed(what uint64, bytes, width int) string {
-	f := comm.Fingerprint{What: what<<16 | uint64(comm.SendKind), Count: uint64(bytes / max(1, width))}
+	f := backend.Fingerprint{What: what<<16 | uint64(comm.SendKind), Count: uint64(bytes / max(1, width))}
 	_, text, _ := strings.Cut(f.String(), " ")
 	if hash := what >> 24; hash != 0 {
 		return fmt.Sprintf("%d elements of a struct or array of %d bytes", bytes/max(1, width), width)

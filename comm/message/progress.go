@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -252,7 +253,7 @@ type pieces struct {
 	flags []*atomic.Uint64 // of each whether a receiver has not read it yet
 }
 
-func (p *pieces) open(memory comm.WindowMemory, me int) {
+func (p *pieces) open(memory backend.WindowMemory, me int) {
 	if len(p.free) == 0 {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -111,7 +112,7 @@ func swapSlab[T any](ctx context.Context, g *Grid, block []T, s slab, e edge, fi
 
 // swap sends src to a rank and fills dst with what that rank sends in its swap.
 func swap[T any](ctx context.Context, c *comm.Comm, rank int, first bool, dst, src []T) error {
-	if _, ok := c.Internals().Backend().(comm.SendRecvBackend); ok {
+	if _, ok := c.Internals().Backend().(backend.SendRecvBackend); ok {
 		return comm.SendRecv(ctx, c, dst, rank, src, rank)
 	}
 	both := []exchange{{to: rank, from: rank, sendFirst: first}}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
@@ -26,13 +27,13 @@ type Window[T any] struct {
 type base struct {
 	comm    *comm.Comm
 	inner   comm.Internals
-	backend comm.WindowBackend
-	memory  comm.WindowMemory
-	remote  comm.RemoteMemory // nil: all memory is reached by its address
-	addrs   []unsafe.Pointer  // of each rank's memory; nil with a remote
-	dtype   comm.DType        // of the elements; invalid if they are not numbers
-	one     comm.Buffer       // an element, without its memory
-	head    int               // bytes before the elements; see lock.go
+	backend backend.WindowBackend
+	memory  backend.WindowMemory
+	remote  backend.RemoteMemory // nil: all memory is reached by its address
+	addrs   []unsafe.Pointer     // of each rank's memory; nil with a remote
+	dtype   comm.DType           // of the elements; invalid if they are not numbers
+	one     comm.Buffer          // an element, without its memory
+	head    int                  // bytes before the elements; see lock.go
 	closed  atomic.Bool
 	held    []atomic.Int32 // by rank: the Mode in which this rank holds its lock, 0 if it does not
 }
@@ -67,13 +68,13 @@ func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], erro
 	if err != nil {
 		return nil, err
 	}
-	w.memory, w.backend = memory, w.inner.Backend().(comm.WindowBackend)
+	w.memory, w.backend = memory, w.inner.Backend().(backend.WindowBackend)
 	w.held = make([]atomic.Int32, c.Size())
 	for r, n := range bytes {
 		w.lengths = append(w.lengths, (n-w.head)/w.size)
 		w.addrs = append(w.addrs, memory.Address(r))
 	}
-	if remote, ok := memory.(comm.RemoteMemory); ok {
+	if remote, ok := memory.(backend.RemoteMemory); ok {
 		w.remote, w.addrs = remote, nil
 	}
 	return w, comm.Barrier(ctx, c) // no rank uses memory that another has not made yet
