@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
@@ -163,9 +164,9 @@ func shapeOf(e *comm.Event) control.TraceShape {
 		return control.TraceRecv
 	}
 	switch e.Kind.Shape().Root {
-	case comm.RootShares, comm.RootSends:
+	case backend.RootShares, backend.RootSends:
 		return control.TraceFromRoot
-	case comm.RootReceives:
+	case backend.RootReceives:
 		return control.TraceToRoot
 	}
 	return control.TraceAll

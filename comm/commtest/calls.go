@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
 // everyCall returns one call of each collective over c, with parts of count
@@ -30,15 +31,15 @@ func collective(kind comm.Kind) bool {
 func callOf[T comm.Elem](c *comm.Comm, kind comm.Kind, count, root int, op comm.Op) comm.Call {
 	values, shape := codecOf[T](), kind.Shape()
 	call := comm.Call{Kind: kind}
-	buffer := func(l comm.Layout, counts *[]int, fill bool) comm.Buffer {
+	buffer := func(l backend.Layout, counts *[]int, fill bool) comm.Buffer {
 		n := count
 		switch l {
-		case comm.Unused:
+		case backend.Unused:
 			return comm.Buffer{}
-		case comm.Counted:
+		case backend.Counted:
 			*counts = repeat(c.Size(), count)
 			n *= c.Size()
-		case comm.Parts:
+		case backend.Parts:
 			n *= c.Size()
 		}
 		s := make([]T, n)
@@ -49,7 +50,7 @@ func callOf[T comm.Elem](c *comm.Comm, kind comm.Kind, count, root int, op comm.
 		}
 		return comm.Of(s)
 	}
-	call.Dst = buffer(shape.Dst, &call.DstCounts, shape.Root == comm.RootShares)
+	call.Dst = buffer(shape.Dst, &call.DstCounts, shape.Root == backend.RootShares)
 	call.Src = buffer(shape.Src, &call.SrcCounts, true)
 	if shape.InPlace {
 		call.Dst = call.Src
