@@ -57,12 +57,10 @@
 //
 // Programs hold a *Comm; checks, counters and the sticky error live in it, once.
 // Implementers see a Backend: package comm/mem (goroutines of one process),
-// comm/shm (processes of one host), comm/mpi. comm/commtest has the suite that
+// comm/shm (processes of one host), comm/mpi. Package comm/backend says how one is written, and has
+// the types that a program only passes on, such as Call, which are aliases here; comm/commtest has the suite that
 // every one of them passes. Package comm/message has messages with tags, comm/topology
 // neighbours on grids and graphs, and comm/window memory that ranks reach without a call of its owner.
 //
-// A program does not need what follows. For backends: the interfaces whose names end in
-// Backend, Holder or Memory, the methods of Call and Kind, Attrs, Fingerprint, Layout, Packets, Part,
-// Party, Pattern, Prefixes, Root, Shape, and the functions Cancelled, Contiguous, CopyParts, Late and Mismatch.
-// For packages that build on comm: Internals, Tally and CheckKey.
+// Packages that build on comm, and no programs, need Internals, Tally and CheckKey.
 package comm

@@ -6,7 +6,7 @@ import (
 )
 
 // Names are the names of kinds, operations and element types, by their numbers in a Call (see
-// comm.Fingerprint). The launcher, which knows no collectives, prints calls by them.
+// backend.Fingerprint). The launcher, which knows no collectives, prints calls by them.
 type Names struct {
 	Kinds, Ops, DTypes []string // by number; at most 32, of at most 16 bytes
 	Rooted             uint32   // bit k: kind k has a root

@@ -7,7 +7,7 @@ import "github.com/gorun-spmd/gorun/internal/release"
 type Call struct {
 	Comm  uint64 // the communicator, by the offset of its region
 	Seq   uint64 // the call's number in the communicator, from 1
-	What  uint64 // the two words of its comm.Fingerprint
+	What  uint64 // the two words of its backend.Fingerprint
 	Count uint64
 }
 
