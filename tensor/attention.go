@@ -11,12 +11,10 @@ import (
 //
 //	q [B, H, T, D]   k [B, H, S, D]   v [B, H, S, E]   →   y [B, H, T, E]   lse [B, H, T]
 //
-// With causal, query i attends to keys 0 to i only. A query whose scores are all -Inf, or
-// that has no key, gets zeros, as in PyTorch. The [T, S] weights are computed in tiles and
-// never stored whole. For a narrow type lse is float32 and each element of y is rounded
-// once. The tensor cores of a GPU multiply bfloat16 directly: there the weights are also
-// rounded before the product with v, and P and dS of AttentionGrad before theirs; scores
-// and sums are float32.
+// With causal, query i attends to keys 0 to i only. A query whose scores are all -Inf, or that has no
+// key, gets zeros, as in PyTorch. The [T, S] weights are computed in tiles and never stored whole. The
+// tensor cores of a GPU multiply bfloat16 directly: there the weights are also rounded before the
+// product with v, and P and dS of AttentionGrad before theirs; scores and sums are float32.
 func Attention(q, k, v *Tensor, causal bool) (y, lse *Tensor) {
 	const op = "Attention"
 	a := attentionOf(op, q, k, v, causal)

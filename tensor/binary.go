@@ -7,10 +7,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Binary returns op of the elements of a and b, which have one element type;
-// their shapes broadcast as NumPy's do: aligned at the last dimension, a size of
-// 1 is repeated. It throws a *ShapeError for other shapes, and a *TypeError for a type
-// that op does not take.
+// Binary returns op of the elements of a and b, which have one element type; their shapes broadcast as
+// NumPy's do: aligned at the last dimension, a size of 1 is repeated.
 func Binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	name := op.String()
 	wantOperands(op, a, b)

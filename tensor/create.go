@@ -58,9 +58,9 @@ func FromSlice[T Elem](dev Device, data []T, shape ...int) *Tensor {
 	return t
 }
 
-// Data returns the elements where they lie: writing to the slice writes to t. It
-// is valid while t is reachable and its scope is open. It throws a *TypeError if
-// T is not t's element type and a *UseError if t is not on the CPU or was freed.
+// Data returns the elements where they lie: writing to the slice writes to t. It is valid while t is
+// reachable and its scope is open. It throws a *TypeError if T is not t's type, and a *UseError if t
+// is not on the CPU.
 func Data[T Elem](t *Tensor) []T { return data[T](t, "Data") }
 
 // data is Data on behalf of op.
@@ -134,9 +134,9 @@ func Copy(dst, src *Tensor) {
 	keepAlive(src, dst)
 }
 
-// Cast returns x with elements converted to dt. Floats round to nearest even, and truncate
-// towards zero if dt is an integer type; Bool is x != 0. A number that dt cannot hold
-// becomes an unspecified one. Cast returns x itself if dt is its type.
+// Cast returns x with elements converted to dt, x itself if dt is its type. Floats round to nearest
+// even, and truncate towards zero if dt is an integer type; Bool is x != 0. A number that dt cannot
+// hold becomes unspecified.
 func Cast(x *Tensor, dt DType) *Tensor {
 	const op = "Cast"
 	if x.dtype == dt {

@@ -55,9 +55,8 @@ func wantInRange(op string, index *Tensor, size int) {
 	}
 }
 
-// IndexSelect returns the slices index[0], index[1], … of dimension dim. index is
-// 1-D, int64 or int32. Its gradient is IndexAddTo into zeros. It throws an
-// *IndexError for an index out of range.
+// IndexSelect returns the slices index[0], index[1], … of dimension dim. index is 1-D, int64 or int32.
+// Its gradient is IndexAddTo into zeros.
 func IndexSelect(x *Tensor, dim int, index *Tensor) *Tensor {
 	const op = "IndexSelect"
 	dim = x.axis(op, dim)
@@ -71,8 +70,7 @@ func IndexSelect(x *Tensor, dim int, index *Tensor) *Tensor {
 	return y
 }
 
-// IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, in the
-// order of i. A narrow type is added up in float32 and rounded once.
+// IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, in the order of i.
 func IndexAddTo(dst *Tensor, dim int, index, src *Tensor) {
 	const op = "IndexAddTo"
 	dim = dst.axis(op, dim)
@@ -103,9 +101,8 @@ func wantList(op string, x, index *Tensor) {
 //
 //	y[i][j][k] = x[i][index[i][j][k]][k]   for dim 1
 //
-// The result has index's shape, which is at most x's in the other dimensions. Its
-// gradient is ScatterAddTo into zeros. It throws an *IndexError for an index out
-// of range.
+// The result has index's shape, which is at most x's in the other dimensions. Its gradient is
+// ScatterAddTo into zeros.
 func Gather(x *Tensor, dim int, index *Tensor) *Tensor {
 	const op = "Gather"
 	dim = x.axis(op, dim)
@@ -127,8 +124,7 @@ func ScatterTo(dst *Tensor, dim int, index, src *Tensor) {
 	scatter("ScatterTo", dst, dim, index, src, false)
 }
 
-// ScatterAddTo adds the elements that ScatterTo would write, in row-major order. A narrow
-// type is added up in float32 and rounded once.
+// ScatterAddTo adds what ScatterTo would write, in row-major order.
 func ScatterAddTo(dst *Tensor, dim int, index, src *Tensor) {
 	const op = "ScatterAddTo"
 	wantNumber(op, dst)

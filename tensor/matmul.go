@@ -11,10 +11,8 @@ import (
 //
 //	a [..., M, K]   b [..., K, N]   →   [..., M, N]
 //
-// The dimensions before the last two broadcast. A 1-D a is a row [1, K] and a 1-D b
-// a column [K, 1], whatever transA and transB say; that dimension is removed from the
-// result. A narrow type is multiplied and added up in float32, and each element is
-// rounded once. It throws a *ShapeError if the inner sizes differ.
+// The dimensions before the last two broadcast. A 1-D a is a row [1, K] and a 1-D b a column [K, 1],
+// whatever transA and transB say; that dimension is removed from the result.
 func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 	const op = "MatMul"
 	m := matmulOf(op, a, b, transA, transB)
@@ -23,10 +21,9 @@ func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 	return m.squeeze(c)
 }
 
-// MatMulTo computes dst = a·b, or dst += a·b with accumulate. The arguments are
-// those of MatMul, and dst has the shape and type of its result. If a and b are of a
-// narrow type, dst may also be float32, and then nothing is rounded. It throws a
-// *UseError if dst is a or b.
+// MatMulTo computes dst = a·b, or dst += a·b with accumulate. The arguments are those of MatMul, and
+// dst, which is neither of them, has the shape and type of its result. If a and b are of a narrow
+// type, dst may also be float32, and then nothing is rounded.
 func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	const op = "MatMulTo"
 	m := matmulOf(op, a, b, transA, transB)

@@ -20,9 +20,8 @@ type SGD struct {
 //	buf = Momentum·buf + (1-Dampening)·g      (buf = g on the first step)
 //	param -= LR·(buf, or g + Momentum·buf with Nesterov)
 //
-// buf has param's shape, and zeros on the first step; with Momentum 0 it is not
-// used and may be nil. grad is not changed. A param of a narrow type is computed in
-// float32 and rounded once a step; its buf is float32.
+// buf has param's shape, and zeros on the first step; with Momentum 0 it is not used and may be nil.
+// grad is not changed.
 func (o SGD) Step(param, grad, buf *Tensor, first bool) {
 	const op = "SGD"
 	wantStep(op, param, grad)
@@ -39,9 +38,8 @@ func (o SGD) Step(param, grad, buf *Tensor, first bool) {
 	keepAlive(grad, buf)
 }
 
-// StepRows updates the rows of table that the gradient names; with WeightDecay 0
-// that is the same as Step with the dense gradient. It throws a *ShapeError for
-// Momentum or WeightDecay, which touch every row.
+// StepRows is Step for the rows that grad names. It throws a *ShapeError for Momentum or WeightDecay,
+// which touch every row.
 func (o SGD) StepRows(table *Tensor, grad Rows) {
 	if o.Momentum != 0 || o.WeightDecay != 0 {
 		throwShape("SGD", "%v: momentum %g and weight decay %g touch every row; make the gradient dense", table.brief(), o.Momentum,
@@ -76,8 +74,7 @@ func (o Adam) constants(step int) kernel.AdamStep {
 //	m = β1·m + (1-β1)·g    v = β2·v + (1-β2)·g²
 //	param = (1-LR·decay)·param - LR/(1-β1ᵗ) · m / (√v/√(1-β2ᵗ) + Eps)
 //
-// m and v have param's shape and start as zeros. A param of a narrow type is computed in
-// float32 and rounded once a step; its m and v are float32.
+// m and v have param's shape and start as zeros.
 func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 	const op = "Adam"
 	wantStep(op, param, grad)
@@ -87,8 +84,8 @@ func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 	o.apply(param, grad, m, v, nil, kernel.Matrix{Rows: 1, Cols: param.numel}, step)
 }
 
-// StepRows is the lazy form, as torch.optim.SparseAdam: only the rows of table, m
-// and v that the gradient names change, and decay.
+// StepRows is the lazy form, as torch.optim.SparseAdam: only the rows of table, m and v that the
+// gradient names change, and decay.
 func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
 	const op = "Adam"
 	wantRows(op, table, grad)
@@ -116,8 +113,8 @@ type Adagrad struct {
 //
 //	state[r] += mean of g²      table[r] -= LR·g/(√state[r] + Eps)
 //
-// state starts as zeros; for a table of a narrow type it is float32. mean is nil, or of a table that has some columns of each
-// row only: there it has, float64, the mean of g² over the whole of each of the gradient's rows.
+// state starts as zeros. mean is nil, or of a table that has some columns of each row only: there it
+// has, float64, the mean of g² over the whole of each of the gradient's rows.
 func (o Adagrad) StepRows(table *Tensor, grad Rows, state, mean *Tensor) {
 	const op = "Adagrad"
 	wantRows(op, table, grad)

@@ -7,11 +7,9 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Reduce combines the elements of x along dims, or along all dimensions if dims is
-// empty. With keepdim they stay with size 1, else they are removed. Sum and Prod
-// of integers and Bool are Int64; Amax and Amin keep the type. Narrow types are combined
-// in float32 and rounded once. The order in which elements are combined depends on the
-// sizes alone.
+// Reduce combines the elements of x along dims, or along all dimensions if dims is empty. With keepdim
+// they stay with size 1, else they are removed. Amax and Amin keep the type. The order in which
+// elements are combined depends on the sizes alone.
 func Reduce(op kernel.ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	y := reduceWide(op, x, dims, keepdim)
 	if x.dtype.Narrow() {

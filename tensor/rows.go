@@ -98,9 +98,9 @@ func unique(ids *Tensor, lo, n int, withSlot bool) Uniq {
 	return Uniq{Index: Narrow(index, 0, 0, u), Start: Narrow(start, 0, 0, u+1), Slot: slot, Order: Narrow(order, 0, 0, m), most: most}
 }
 
-// SumRows adds up the rows of values [N, D], or [..., D] for N ids, that have the same
-// id, in the order of their positions. A narrow type is added up in float32 and rounded
-// once. If values is the gradient of the rows looked up, the result is that of the table.
+// SumRows adds up the rows of values [N, D], or [..., D] for N ids, that have the same id, in the
+// order of their positions. If values is the gradient of the rows looked up, the result is that of the
+// table.
 func (u Uniq) SumRows(values *Tensor) Rows { return u.sumRows(values, u.Slot.numel) }
 
 // sumRows is SumRows for n ids.
@@ -148,8 +148,7 @@ func wantRows(op string, table *Tensor, rows Rows) {
 	}
 }
 
-// PutRows sets row rows.Index[i] of table to rows.Values[i]. It throws an *IndexError for
-// a row that table does not have.
+// PutRows sets row rows.Index[i] of table to rows.Values[i].
 func PutRows(table *Tensor, rows Rows) {
 	const op = "PutRows"
 	wantRows(op, table, rows)

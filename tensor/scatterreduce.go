@@ -9,9 +9,9 @@ import (
 //
 //	dst[i][index[i][j][k]][k] = op(dst[i][index[i][j][k]][k], src[i][j][k])   for dim 1
 //
-// With alone, the first element that is put in a place is not folded with what is there, but takes its place. src has index's
-// shape, which is at most dst's in the other dimensions. A NaN stays in a maximum or minimum. It is computed on the host; a
-// narrow type is computed with in float32 and rounded once.
+// With alone, the first element that is put in a place is not folded with what is there, but takes its
+// place. src has index's shape, which is at most dst's in the other dimensions. A NaN stays in a
+// maximum or minimum. It is computed on the host.
 func ScatterReduceTo(dst *Tensor, dim int, index, src *Tensor, op kernel.ReduceOp, alone bool) {
 	const name = "ScatterReduceTo"
 	dim = dst.axis(name, dim)

@@ -8,9 +8,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Reshape returns t with other sizes and the same elements in the same order; it
-// shares t's memory. One size may be -1: it is computed from the others. It throws a
-// *ShapeError if the sizes do not multiply to t.Numel().
+// Reshape returns t with other sizes and the same elements in the same order; it shares t's memory.
+// One size may be -1: it is computed from the others.
 func (t *Tensor) Reshape(shape ...int) *Tensor {
 	const op = "Reshape"
 	var sizes [kernel.MaxDims]int

@@ -7,9 +7,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/cpu"
 )
 
-// Argmax returns the position along dim of the largest element, Int64: the first
-// of equals; NaN is larger than any number. It throws a *ShapeError if dim has no
-// elements.
+// Argmax returns the position along dim of the largest element, Int64: the first of equals; NaN is the
+// largest. An empty dim throws a *ShapeError.
 func Argmax(x *Tensor, dim int, keepdim bool) *Tensor {
 	_, index := TopK(x, 1, dim)
 	return index.dropDims(1<<x.axis("Argmax", dim), keepdim)
@@ -42,8 +41,8 @@ func TopK(x *Tensor, k, dim int) (values, index *Tensor) {
 	return values, index
 }
 
-// Cumsum returns the cumulative sums along dim; element i is the sum of elements 0 to i.
-// float32 and narrow types are added up in float64. Integers and Bool become Int64.
+// Cumsum returns the cumulative sums along dim; element i is the sum of elements 0 to i. float32 and
+// narrow types are added up in float64.
 func Cumsum(x *Tensor, dim int) *Tensor { return cumsum("Cumsum", x, dim, false) }
 
 // CumsumGrad returns the gradient of Cumsum(x, dim): element i is the sum of elements i to

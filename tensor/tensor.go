@@ -50,9 +50,8 @@ func (t *Tensor) Numel() int { return t.numel }
 // Bytes returns the size of the elements in bytes.
 func (t *Tensor) Bytes() int { return t.numel * t.dtype.Size() }
 
-// Ptr returns the address of the first element, for collectives and kernels. It
-// does not keep t alive: use runtime.KeepAlive(t) after the last access. It
-// throws a *UseError if the memory of t went back to its pool.
+// Ptr returns the address of the first element, for collectives and kernels. It does not keep t alive:
+// use runtime.KeepAlive(t) after the last access.
 func (t *Tensor) Ptr() unsafe.Pointer { return t.ptr("Ptr") }
 
 // ptr is Ptr on behalf of op.
