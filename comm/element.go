@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"reflect"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm/backend"
@@ -50,13 +49,7 @@ type Buffer = backend.Buffer
 
 // Of returns the memory of s. It does not copy. Structs and arrays are bytes to the backend;
 // counts of a Call on them are in elements all the same.
-func Of[T any](s []T) Buffer {
-	b := Buffer{Ptr: unsafe.Pointer(unsafe.SliceData(s)), Count: len(s), DType: dtype.Exactly[T]()}
-	if b.DType == dtype.Invalid {
-		return b.As(reflect.TypeFor[T]())
-	}
-	return b
-}
+func Of[T any](s []T) Buffer { return backend.Of(s) }
 
 // Raw returns the memory of s, values without pointers, as bytes: for a Func
 // on elements of type T, or to move structs.

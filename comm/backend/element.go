@@ -3,14 +3,24 @@ package backend
 import (
 	"fmt"
 	"reflect"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm/internal/structs"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
-// As returns b with elements of type t, which Exactly does not know.
-func (b Buffer) As(t reflect.Type) Buffer {
+// Of returns the memory of s. It does not copy.
+func Of[T any](s []T) Buffer {
+	b := Buffer{Ptr: unsafe.Pointer(unsafe.SliceData(s)), Count: len(s), DType: dtype.Exactly[T]()}
+	if b.DType == dtype.Invalid {
+		return b.as(reflect.TypeFor[T]())
+	}
+	return b
+}
+
+// as returns b with elements of type t, which Exactly does not know.
+func (b Buffer) as(t reflect.Type) Buffer {
 	if b.DType = dtype.Like(t); b.DType == dtype.Invalid {
 		b.DType, b.of = dtype.Uint8, structs.Of(t)
 		b.Count *= b.of.Type().Size

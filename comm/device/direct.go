@@ -107,7 +107,7 @@ func (s *staging) try(ctx context.Context, c *comm.Comm, alloc func(bytes int) (
 	next, last := (rank+1)%size, (rank+size-1)%size
 	for _, n := range []int{trialShort, trialLong} {
 		fillTrial(near, rank, n)
-		if err := s.copyNow(from, comm.Of(near)); err != nil {
+		if err := s.copyNow(from, backend.Of(near)); err != nil {
 			return err
 		}
 		call := backend.Call{Kind: backend.AllToAllVKind, Dst: to.Slice(0, n), Src: from.Slice(0, n), DstCounts: make([]int, size),
@@ -117,7 +117,7 @@ func (s *staging) try(ctx context.Context, c *comm.Comm, alloc func(bytes int) (
 			return err
 		}
 		got := near[:n]
-		if err := s.copyNow(comm.Of(got), to.Slice(0, n)); err != nil {
+		if err := s.copyNow(backend.Of(got), to.Slice(0, n)); err != nil {
 			return err
 		}
 		want := make([]byte, n)

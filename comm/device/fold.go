@@ -5,7 +5,6 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
@@ -64,7 +63,7 @@ func (f *folds) fold(ctx context.Context, s *staging, c *group, call *backend.Ca
 		}
 	}
 	all := make([]int64, n)
-	gather := call.Inner(backend.AllGatherKind, comm.Of(all), comm.Of(ready))
+	gather := call.Inner(backend.AllGatherKind, backend.Of(all), backend.Of(ready))
 	if err := c.Backend.Do(ctx, &gather); err != nil || slices.Min(all) < 0 {
 		return false, err
 	}

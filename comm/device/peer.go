@@ -3,7 +3,6 @@ package device
 import (
 	"context"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
@@ -134,7 +133,7 @@ func (w *windows) read(ctx context.Context, s *staging, c *group, call *backend.
 		}
 	}
 	all := make(summary, n*len(mine))
-	gather := call.Inner(backend.AllGatherKind, comm.Of(all), comm.Of(mine))
+	gather := call.Inner(backend.AllGatherKind, backend.Of(all), backend.Of(mine))
 	if err := c.Backend.Do(ctx, &gather); err != nil {
 		return false, err
 	}

@@ -24,7 +24,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
@@ -251,7 +250,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error
 	if len(members) > 0 && members[0] == r.rank {
 		made = newGroup(r.g.job, r.g, ints.Pick(r.g.world, members))
 	}
-	m, err := r.meet(ctx, &backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{0})}, made)
+	m, err := r.meet(ctx, &backend.Call{Kind: backend.SplitKind, Src: backend.Of([]int64{0})}, made)
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}

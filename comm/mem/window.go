@@ -6,7 +6,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
@@ -27,7 +26,7 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (backend.WindowMemor
 	if r.rank == 0 { // the list is made once for all
 		all = make(windowMemory, len(bytes))
 	}
-	m, err := r.meet(ctx, &backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{0})}, all)
+	m, err := r.meet(ctx, &backend.Call{Kind: backend.SplitKind, Src: backend.Of([]int64{0})}, all)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/fold"
 )
@@ -95,7 +94,7 @@ func (r *Rank) reclaim(ctx context.Context) error {
 		left[i] = g.residue()
 	}
 	r.job.mu.Unlock()
-	call := backend.Call{Kind: backend.AllReduceKind, Op: fold.Sum, Dst: comm.Of(left), Src: comm.Of(left)}
+	call := backend.Call{Kind: backend.AllReduceKind, Op: fold.Sum, Dst: backend.Of(left), Src: backend.Of(left)}
 	if err := r.Do(ctx, &call); err != nil {
 		return err
 	}
@@ -130,7 +129,8 @@ func (r *Rank) takeTurn(ctx context.Context) error {
 	j := r.job
 	for {
 		promise := []bool{j.promises(r.group)}
-		call := backend.Call{Kind: backend.AllReduceKind, Op: fold.And, Dst: comm.Of(promise), Src: comm.Of(promise), Cause: "whose turn it is"}
+		buf := backend.Of(promise)
+		call := backend.Call{Kind: backend.AllReduceKind, Op: fold.And, Dst: buf, Src: buf, Cause: "whose turn it is"}
 		err := r.Do(ctx, &call)
 		if err == nil && promise[0] {
 			return nil

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/internal/names"
 	"github.com/gorun-spmd/gorun/internal/control"
@@ -150,7 +149,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error
 				mine = none
 			}
 		}
-		call := backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{mine}), Dst: comm.Of(all)}
+		call := backend.Call{Kind: backend.SplitKind, Src: backend.Of([]int64{mine}), Dst: backend.Of(all)}
 		if err := r.Do(ctx, &call); err != nil {
 			return nil, err
 		}

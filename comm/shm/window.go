@@ -8,7 +8,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -41,7 +40,7 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (backend.WindowMemor
 	clear(unsafe.Slice((*byte)(w.mine), w.bytes))
 	at, _ := r.job.arena.offset(w.mine, w.bytes)
 	all := make([]int64, len(r.world))
-	call := backend.Call{Kind: backend.SplitKind, Src: comm.Of([]int64{int64(at)}), Dst: comm.Of(all)}
+	call := backend.Call{Kind: backend.SplitKind, Src: backend.Of([]int64{int64(at)}), Dst: backend.Of(all)}
 	if err := r.Do(ctx, &call); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/mem"
@@ -127,7 +126,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error
 	next := []int64{int64(r.job.next)}
 	r.job.mu.Unlock()
 	all := make([]int64, len(r.world))
-	call := backend.Call{Kind: backend.SplitKind, Src: comm.Of(next), Dst: comm.Of(all)}
+	call := backend.Call{Kind: backend.SplitKind, Src: backend.Of(next), Dst: backend.Of(all)}
 	if err := r.Do(ctx, &call); err != nil {
 		return nil, err
 	}
@@ -211,7 +210,7 @@ func (r *Rank) barrier() error {
 	var out, in [1]byte
 	sends, recvs := r.lists()
 	for q := range r.world {
-		sends[q], recvs[q] = comm.Of(out[:]), comm.Of(in[:])
+		sends[q], recvs[q] = backend.Of(out[:]), backend.Of(in[:])
 	}
 	return r.exchange()
 }
