@@ -43,8 +43,8 @@ const (
 	Complex128 = dtype.Complex128
 )
 
-// A Buffer is contiguous memory on one rank, with an element type. The zero Buffer is empty and has no type: a rank
-// passes it where its part of a call uses no buffer.
+// A Buffer is contiguous memory on one rank: Count elements of type DType at Ptr. Data has it as bytes, and Slice
+// returns a part. The zero Buffer is empty and has no type: a rank passes it where its part of a call uses no buffer.
 type Buffer = backend.Buffer
 
 // Of returns the memory of s. It does not copy. Structs and arrays are bytes to the backend;

@@ -55,11 +55,13 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// An AbortError says which rank ended a communicator, and why.
+// An AbortError says which Rank, by world number, ended a communicator, and with which Cause. On that rank Unwrap
+// returns the error itself.
 type AbortError = backend.AbortError
 
-// An EndedError says that a rank ended while a call still needed it.
+// An EndedError says that a Rank, by world number, ended while a call still needed it. Its Cause is "" if it ended
+// without an error.
 type EndedError = backend.EndedError
 
-// A MismatchError says that two ranks made different calls.
+// A MismatchError says that two ranks made different calls, A and B, the lower rank first.
 type MismatchError = backend.MismatchError
