@@ -67,7 +67,8 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 
 // Forward returns the mixture of x and the load-balancing loss, E·Σ fₑ·pₑ: fₑ is the share
 // of choices that expert e got and pₑ its mean probability, so the loss is 1 if all
-// experts get the same share. Add about 0.01 times it to the training loss.
+// experts get the same share. Add about 0.01 times it to the training loss. Of narrow types
+// the probabilities and the loss are float32, else of x's type.
 //
 //	x [B, T, C] S(0)   →   y [B, T, C] S(0)   balance []
 //
@@ -76,10 +77,14 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 // too, the ranks along them share the work of an expert.
 func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 	c := m.config
-	rows := x.Flatten(0, x.NDim()-2)                                 // [N, C] S(0)
-	probs := m.Router.Forward(rows).Cast(tensor.Float32).Softmax(-1) // [N, E] S(0)
-	weights, chosen := probs.TopK(c.TopK, -1)                        // [N, K] S(0)
-	r := m.route(chosen)
+	rows := x.Flatten(0, x.NDim()-2) // [N, C] S(0)
+	logits := m.Router.Forward(rows)
+	if logits.DType().Narrow() {
+		logits = logits.Cast(tensor.Float32)
+	}
+	probs := logits.Softmax(-1)               // [N, E] S(0)
+	weights, chosen := probs.TopK(c.TopK, -1) // [N, K] S(0)
+	r := m.route(chosen, probs.DType())
 	balance = probs.Mean([]int{0}, false).Reduced().Mul(r.share).Sum(nil, false).Scale(float64(c.Experts))
 
 	in := embedding.Lookup(rows, r.tokens, embedding.Options{}) // [E, D, S, C] S(0): the tokens of each slot
@@ -100,9 +105,9 @@ type routing struct {
 	share  *dtensor.Tensor // [E] R: each expert's share of the choices, whether they fit or not
 }
 
-// route assigns slots to the choices [N, K]. Every rank computes them for all choices. The slots of an expert
-// are divided among the ranks that hold it, and a token is where it comes from if there is room.
-func (m *MoE) route(chosen *dtensor.Tensor) routing {
+// route assigns slots to the choices [N, K]; dt is the type of fits and share. Every rank computes them for all choices. The
+// slots of an expert are divided among the ranks that hold it, and a token is where it comes from if there is room.
+func (m *MoE) route(chosen *dtensor.Tensor, dt tensor.DType) routing {
 	mesh, c := chosen.Mesh(), m.config
 	n := chosen.Dim(0)
 	all := tensor.ToSlice[int64](chosen.Full())
@@ -119,13 +124,13 @@ func (m *MoE) route(chosen *dtensor.Tensor) routing {
 	size := int(min(float64(n), math.Ceil(c.Capacity*float64(c.TopK*n)/float64(c.Experts)))) // a token chooses an expert once
 	room, home := ints.DivUp(size, parts), max(ints.DivUp(n, parts), 1)
 	tokens, slots := make([]int64, parts*c.Experts*room), make([]int64, n*c.TopK)
-	fits, share := make([]float32, n*c.TopK), make([]float32, c.Experts)
+	fits, share := make([]float64, n*c.TopK), make([]float64, c.Experts)
 	total, taken := make([]int, c.Experts), make([]int, parts*c.Experts)
 	for k := range c.TopK {
 		for token := 0; token < n && len(all) > 0; token++ { // none on a rank outside the mesh
 			i := token*c.TopK + k
 			e := int(all[i])
-			share[e] += 1 / float32(n*c.TopK)
+			share[e]++
 			if total[e] == size {
 				continue
 			}
@@ -139,13 +144,16 @@ func (m *MoE) route(chosen *dtensor.Tensor) routing {
 			tokens[(e*parts+d)*room+s], slots[i], fits[i] = int64(token), int64((d*c.Experts+e)*room+s), 1
 		}
 	}
+	for e := range share {
+		share[e] /= float64(max(n*c.TopK, 1))
+	}
 	dev := mesh.Device()
 	whole := mesh.Every(layout.Replicate())
 	return routing{
 		tokens: dtensor.Distribute(mesh, tensor.FromSlice(dev, tokens, c.Experts, parts, room), places...),
 		slots:  dtensor.Distribute(mesh, tensor.FromSlice(dev, slots, n, c.TopK), chosen.Placements()...),
-		fits:   dtensor.Distribute(mesh, tensor.FromSlice(dev, fits, n, c.TopK), chosen.Placements()...),
-		share:  dtensor.Distribute(mesh, tensor.FromSlice(dev, share, c.Experts), whole...),
+		fits:   dtensor.Distribute(mesh, tensor.Cast(tensor.FromSlice(dev, fits, n, c.TopK), dt), chosen.Placements()...),
+		share:  dtensor.Distribute(mesh, tensor.Cast(tensor.FromSlice(dev, share, c.Experts), dt), whole...),
 	}
 }
 

@@ -120,3 +120,25 @@ func TestMoERefusals(t *testing.T) {
 		return nil
 	})
 }
+
+// A mixture of float64 is as exact as float64: two experts that take every token are the sum of both, weighted by the
+// router's probabilities.
+func TestMoEOfFloat64(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		init := nn.NewInit(mesh, 1)
+		init.DType = tensor.Float64
+		m := nn.NewMoE(init, nn.MoEConfig{Width: 4, Hidden: 5, Experts: 2, Capacity: 2, Axis: "dp"})
+		x := wave(mesh, 1, []int{3, 2, 4}, batch()...).Cast(tensor.Float64)
+		return dtensor.Try(ctx, mesh, func() {
+			probs := x.Linear(m.Router.Weight, nil).Softmax(-1)
+			want := dtensor.Einsum("bte,ecf,btef->btc", probs, m.Down, dtensor.Einsum("btc,efc->btef", x, m.Up).Gelu())
+			got, balance := m.Forward(x)
+			if off := got.Sub(want).Abs().Amax(nil, false).Item(); !(off <= 1e-14) {
+				dtensor.Throw(fmt.Errorf("off by %v", off))
+			}
+			if off := balance.AddScalar(-1).Item(); balance.DType() != tensor.Float64 || !(math.Abs(off) <= 1e-14) {
+				dtensor.Throw(fmt.Errorf("the loss of a balanced load is %v, 1 and %v", balance.DType(), off))
+			}
+		})
+	})
+}
