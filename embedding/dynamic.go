@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -95,6 +96,7 @@ type followed struct {
 	name   string
 	tensor *dtensor.Tensor
 	byRow  bool
+	first  *tensor.Tensor // if byRow [1, …]: what a new key begins with; nil on a rank without rows
 }
 
 // NewDynamic makes an empty table. It communicates nothing. It throws an *Error that
@@ -167,21 +169,52 @@ func (d *Dynamic) Param() *dtensor.Tensor { return d.table.Param() }
 func (d *Dynamic) Fuse(update func(rows *dtensor.Rows) error) { d.table.Fuse(update) }
 
 // Follow makes what an optimizer remembers of the rows come and go with them: a tensor of
-// state that has a row for each row of Weight begins with zeros for a new key. Checkpoints
-// of the table have all of state, so it is not added to them otherwise.
+// state that has a row for each row of Weight has for a new key what it has now for rows without
+// a key: zeros as a rule, the Initial of an Adagrad. Checkpoints of the table have all of state,
+// so it is not added to them otherwise.
 //
 //	users.Follow(opt.State())
 //
-// It throws an *Error for a name that is followed already.
+// It throws an *Error for a name that is followed already, and for state of two parameters with as many rows.
 func (d *Dynamic) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 	w := d.table.weight
+	seen := map[string]string{} // what is by row, by its name without the parameter's number
 	for name, t := range state {
 		if slices.ContainsFunc(d.follows, func(f followed) bool { return f.name == name }) {
 			refuse("Follow", "%q of %v is followed already; give the states of two optimizers names of their own", name, d)
 		}
 		byRow := t.NDim() > 0 && t.Dim(0) == w.Dim(0) && t.Mesh() == w.Mesh() && t.Placement(d.axis) == w.Placement(d.axis)
-		d.follows = append(d.follows, followed{name, t, byRow})
+		f := followed{name: name, tensor: t, byRow: byRow}
+		if byRow {
+			kind := name[:max(strings.LastIndexByte(name, '.'), 0)]
+			if other, ok := seen[kind]; ok && kind != "" {
+				refuse("Follow", "%q and %q both have a row for each of %v, and one of them is of another parameter; "+
+					"make an optimizer of this table alone", other, name, d)
+			}
+			seen[kind] = name
+			f.first = d.unused(t)
+		}
+		d.follows = append(d.follows, f)
 	}
+}
+
+// unused returns what this rank has in t, a tensor of rows, for a row without a key, or zeros if all of its rows have one.
+func (d *Dynamic) unused(t *dtensor.Tensor) *tensor.Tensor {
+	rows := byRows(t.Local())
+	if d.keys == nil || rows.Dim(0) == 0 {
+		return nil
+	}
+	first, _ := d.own()
+	taken := map[int]bool{}
+	for _, e := range d.keys.Entries(false) {
+		taken[d.keys.Row(e.Hash, e.Slot)-first] = true
+	}
+	for row := range rows.Dim(0) {
+		if !taken[row] {
+			return tensor.TakeRows(rows, tensor.FromSlice(rows.Device(), []int64{int64(row)}, 1), 0).Persist()
+		}
+	}
+	return tensor.Zeros(rows.Device(), rows.DType(), 1, rows.Dim(1)).Persist()
 }
 
 // Lookup returns the rows of keys, an int64 tensor in any layout; zeros for a key that

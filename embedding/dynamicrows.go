@@ -13,7 +13,7 @@ import (
 // Lost rows are what first rows were written over, of a tensor of rows.
 type lostRows struct{ of, index, values *tensor.Tensor }
 
-// begin writes the first rows of keys that have just been given one, and zeros into what
+// begin writes the first rows of keys that have just been given one, and those of what
 // follows them.
 func (d *Dynamic) begin(added []keytable.Entry) {
 	if len(added) == 0 {
@@ -41,8 +41,7 @@ func (d *Dynamic) begin(added []keytable.Entry) {
 		d.write(d.table.weight.Local(), index, tensor.Cast(rows, d.config.DType))
 		for _, f := range d.follows {
 			if f.byRow {
-				its := byRows(f.tensor.Local())
-				d.write(its, index, tensor.Zeros(dev, its.DType(), n, its.Dim(1)))
+				d.write(byRows(f.tensor.Local()), index, tensor.TakeRows(f.first, tensor.Zeros(dev, tensor.Int64, n), 0))
 			}
 		}
 		scope.Close()

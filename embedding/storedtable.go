@@ -3,6 +3,7 @@ package embedding
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -55,11 +56,13 @@ func (t *Table) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 			refuse(op, "%s: %q is of another parameter; make an optimizer of this table alone", s.name, name)
 		case byRow:
 			if s.rows != nil {
-				local, begin := x.Local(), (func(first, data []byte))(nil)
+				local := x.Local()
+				width := local.Bytes() / s.slots
+				begin := like(bytesOf(local)[:width])
 				if strings.HasPrefix(name, "master.") {
 					begin = widened
 				}
-				s.rows.AddField(bytesOf(local), local.Bytes()/s.slots, begin)
+				s.rows.AddField(bytesOf(local), width, begin)
 			}
 			x.MarkExcerpt(s.name)
 			shape := append([]int{s.weight.Dim(0)}, x.Shape()[1:]...)
@@ -75,6 +78,15 @@ func (t *Table) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 	if s != nil {
 		s.followed = true
 	}
+}
+
+// like returns what makes the first row of a field as this one is, nil for zeros.
+func like(row []byte) func(first, data []byte) {
+	if !slices.ContainsFunc(row, func(b byte) bool { return b != 0 }) {
+		return nil
+	}
+	row = slices.Clone(row)
+	return func(_, data []byte) { copy(data, row) }
 }
 
 // A namedState is what an optimizer remembers of a table.

@@ -1,0 +1,95 @@
+package embedding_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// What an optimizer remembers of a key or of a row that the disk had not yet begins as the optimizer says: with sums
+// of squares of 4 elements that begin at 12, gradients of 1 and a rate of 1 the first step of Adagrad is 1/√(12+4).
+func TestStateOfNewRowsBeginsAtInitial(t *testing.T) {
+	ids := func(m *dtensor.Mesh, from int) *dtensor.Tensor {
+		list := []int64{int64(from), int64(from + 1), int64(from + 250)}
+		return dtensor.Distribute(m, tensor.FromSlice(m.Device(), list, len(list)), m.Every(shard0)...)
+	}
+	ofTwelve := func(w *dtensor.Tensor) (embedding.Optimizer, func(*dtensor.Rows) error) {
+		opt := newAdagrad([]*dtensor.Tensor{w})
+		for _, sums := range opt.State() {
+			tensor.Fill(sums.Local(), 12)
+		}
+		return opt, func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, 1) }
+	}
+	for name, make := range map[string]func(m *dtensor.Mesh) (lookup func(*dtensor.Tensor) *dtensor.Tensor, param *dtensor.Tensor){
+		"Dynamic": func(m *dtensor.Mesh) (func(*dtensor.Tensor) *dtensor.Tensor, *dtensor.Tensor) {
+			// There is room for a key a slice, so that later ones take the rows of earlier ones.
+			d := embedding.NewDynamic(m, embedding.DynamicConfig{Axis: "a", Dim: 4, Budget: 256 * 4 * 4, Seed: 1})
+			opt, update := ofTwelve(d.Weight())
+			d.Follow(opt.State())
+			d.Fuse(update)
+			return d.Lookup, d.Param()
+		},
+		"Store": func(m *dtensor.Mesh) (func(*dtensor.Tensor) *dtensor.Tensor, *dtensor.Tensor) {
+			table := embedding.NewTable(m, storedConfig(t.TempDir()))
+			opt, update := ofTwelve(table.Resident())
+			table.Follow(opt.State())
+			table.Fuse(update)
+			return table.Lookup, table.Param()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+				lookup, param := make(m)
+				step := func(from int) (rows []float32, err error) {
+					_, _, err = dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						y := lookup(ids(m, from))
+						rows = tensor.ToSlice[float32](y.Detach().Full())
+						return y.Sum(nil, false)
+					}, param)
+					return rows, err
+				}
+				for from := 0; from < 200; from += 20 {
+					before, err := step(from)
+					if err != nil {
+						return err
+					}
+					after, err := step(from)
+					if err != nil {
+						return err
+					}
+					for i := range before {
+						refused := name == "Dynamic" && before[i] == 0 // two new keys of a slice with room for one
+						if off := float64(before[i] - after[i] - 0.25); !refused && !(math.Abs(off) <= 1e-5) {
+							return fmt.Errorf("rows from %d on: the first step of element %d is off by %v", from, i, off)
+						}
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// The whole state of an optimizer of two tables of as many rows would have one table clear what is remembered of the other.
+func TestFollowRefusesStateOfTwoTables(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		c := embedding.DynamicConfig{Name: "items", Axis: "a", Dim: 4, Budget: 1 << 16}
+		items, users := embedding.NewDynamic(m, c), embedding.NewDynamic(m, c)
+		err := dtensor.Try(ctx, m, func() {
+			items.Follow(func(yield func(string, *dtensor.Tensor) bool) {
+				_ = yield("sum.0", users.Weight()) && yield("sum.1", items.Weight())
+			})
+		})
+		if want := `"sum.0" and "sum.1" both have a row for each of dynamic table "items"`; err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("the error is %v, want %q", err, want)
+		}
+		return nil
+	})
+}
