@@ -34,11 +34,11 @@ import (
 func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Tensor) (value *Tensor, grads []Grad, err error) {
 	switch {
 	case n < 1:
-		return nil, nil, fmt.Errorf("dtensor: Accumulate: n is %d; give at least 1", n)
+		return nil, nil, fault.Located(fmt.Errorf("dtensor: Accumulate: n is %d; give at least 1", n))
 	case f == nil:
-		return nil, nil, errors.New("dtensor: Accumulate: the function is nil; give the one that computes the loss of a part")
+		return nil, nil, fault.Located(errors.New("dtensor: Accumulate: the function is nil; give the one that computes the loss of a part"))
 	case len(params) == 0:
-		return nil, nil, errors.New("dtensor: Accumulate: no parameters; use Try to run without gradients")
+		return nil, nil, fault.Located(errors.New("dtensor: Accumulate: no parameters; use Try to run without gradients"))
 	}
 	return passes(ctx, n, f, params)
 }

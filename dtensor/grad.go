@@ -66,10 +66,10 @@ func (g Grad) spec() *spec {
 // fail on every rank: cancelling aborts the communicator and cannot be undone.
 func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (value *Tensor, grads []Grad, err error) {
 	if len(params) == 0 {
-		return nil, nil, errors.New("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
+		return nil, nil, fault.Located(errors.New("dtensor: ValueAndGrad: no parameters; use Try to run without gradients"))
 	}
 	if f == nil {
-		return nil, nil, errors.New("dtensor: ValueAndGrad: the function is nil; give the one that computes the loss")
+		return nil, nil, fault.Located(errors.New("dtensor: ValueAndGrad: the function is nil; give the one that computes the loss"))
 	}
 	return passes(ctx, 1, func(int) *Tensor { return f() }, params)
 }
@@ -98,7 +98,7 @@ func mark(t *tape, params []*Tensor) {
 func Try(ctx context.Context, mesh *Mesh, f func()) (err error) {
 	defer fault.Catch(&err)
 	if f == nil {
-		return errors.New("dtensor: Try: the function is nil; give the one that is to run")
+		return fault.Located(errors.New("dtensor: Try: the function is nil; give the one that is to run"))
 	}
 	eng := mesh.there("Try").eng
 	scope := eng.dev.Open()

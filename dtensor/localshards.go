@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -67,7 +68,7 @@ func NewLocalShards(mesh *Mesh, dt tensor.DType, shape [2]int, shards ...LocalSh
 		}
 	}
 	if err := l.validate(); err != nil {
-		return nil, err
+		return nil, fault.Located(err)
 	}
 	return l, nil
 }
@@ -186,7 +187,8 @@ func (l *LocalShards) Cast(dt tensor.DType) *LocalShards {
 // same on every rank, for any other.
 func (l *LocalShards) View(shape [2]int) (*LocalShards, error) {
 	if shape[0] < 0 || shape[1] < 0 || shape[0]*shape[1] != l.shape[0]*l.shape[1] {
-		return nil, fmt.Errorf("dtensor: LocalShards.View: a table %v cannot be viewed as %v; keep the number of elements", l.shape, shape)
+		return nil, fault.Located(fmt.Errorf("dtensor: LocalShards.View: a table %v cannot be viewed as %v; keep the number of elements", l.shape,
+			shape))
 	}
 	out := &LocalShards{mesh: l.mesh, dt: l.dt, shape: shape, shards: slices.Clone(l.shards), chunks: slices.Clone(l.chunks)}
 	if shape == l.shape {
@@ -203,9 +205,9 @@ func (l *LocalShards) View(shape [2]int) (*LocalShards, error) {
 		first, ok := rows(c.Offset[0])
 		count, ok2 := rows(c.Size[0])
 		if !ok || !ok2 || c.Size[1] != l.shape[1] {
-			return nil, fmt.Errorf("dtensor: LocalShards.View: the shard of rank %d at %v of size %v of a table %v is no list of rows of %v; "+
-				"shard by rows, or Distribute",
-				l.mesh.ranks[c.Position], c.Offset, c.Size, l.shape, shape)
+			return nil, fault.Located(fmt.Errorf("dtensor: LocalShards.View: the shard of rank %d at %v of size %v of a table %v is no list of "+
+				"rows of %v; shard by rows, or Distribute",
+				l.mesh.ranks[c.Position], c.Offset, c.Size, l.shape, shape))
 		}
 		out.chunks[i].Offset, out.chunks[i].Size = [2]int{first, 0}, [2]int{count, shape[1]}
 		if l.mesh.all.Rank() == c.Position {
@@ -301,7 +303,7 @@ func boxOf(offset, size [2]int, l layout.Layout, coord []int) (b box, ok bool) {
 // collective over the mesh, as NewLocalShards.
 func (t *Tensor) Shards() (*LocalShards, error) {
 	if t.NDim() != 2 || t.spec.partial {
-		return nil, fmt.Errorf("dtensor: Shards: %v: a table is 2-D and not Partial; reshape or redistribute it", t.spec)
+		return nil, fault.Located(fmt.Errorf("dtensor: Shards: %v: a table is 2-D and not Partial; reshape or redistribute it", t.spec))
 	}
 	m := t.spec.mesh
 	t = t.inBlocks("Shards")

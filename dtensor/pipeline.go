@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -72,7 +73,7 @@ type stage struct {
 func NewPipeline(ctx context.Context, world *comm.Comm, stages ...Stage) (*Pipeline, error) {
 	p := &Pipeline{world: world, me: -1}
 	if err := p.arrange(stages); err != nil {
-		return nil, fmt.Errorf("dtensor: NewPipeline: %w", err)
+		return nil, fault.Located(fmt.Errorf("dtensor: NewPipeline: %w", err))
 	}
 	for i := 1; i < len(p.stages) && len(p.meshes) > 1; i++ {
 		for _, way := range []**comm.Comm{&p.stages[i].forward, &p.stages[i].backward} {
@@ -179,14 +180,14 @@ func (p *Pipeline) place(i int, mesh *Mesh, taken map[int]bool) error {
 func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tensor) (loss float64, grads []Grad, err error) {
 	switch {
 	case len(p.stages) == 0:
-		return 0, nil, errors.New("dtensor: Pipeline: it has no stages; make it with NewPipeline")
+		return 0, nil, fault.Located(errors.New("dtensor: Pipeline: it has no stages; make it with NewPipeline"))
 	case parts < 1:
-		return 0, nil, fmt.Errorf("dtensor: Pipeline: %d parts; give at least 1", parts)
+		return 0, nil, fault.Located(fmt.Errorf("dtensor: Pipeline: %d parts; give at least 1", parts))
 	case len(p.stages) > len(p.meshes) && parts%len(p.meshes) != 0:
-		return 0, nil, fmt.Errorf("dtensor: Pipeline: %d parts are no multiple of %d meshes, as interleaved stages need; change one of them",
-			parts, len(p.meshes))
+		return 0, nil, fault.Located(fmt.Errorf("dtensor: Pipeline: %d parts are no multiple of %d meshes, as interleaved stages need; "+
+			"change one of them", parts, len(p.meshes)))
 	case len(params) == 0:
-		return 0, nil, fmt.Errorf("dtensor: Pipeline: no parameters")
+		return 0, nil, fault.Located(errors.New("dtensor: Pipeline: no parameters; give those of all stages on every rank"))
 	}
 	r := &pipelining{Pipeline: p, eng: p.meshes[0].eng, params: params, parts: parts, flights: map[flightKey]*inFlight{},
 		inboxes: map[way]*inbox{}}

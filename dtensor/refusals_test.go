@@ -125,7 +125,6 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// A tensor prints as its type and layout.
 // An error begins with what the program called, and what went on below that is no
 // part of it; its end is the line of the program.
 func TestRefusalsNameTheCall(t *testing.T) {
@@ -147,14 +146,46 @@ func TestRefusalsNameTheCall(t *testing.T) {
 				t.Errorf("got %q, want %q and the line", err, want)
 			}
 		}
-		_, err := dtensor.FromLocal(m, tensor.Zeros(m.Device(), tensor.Float32, 4), []int{4}, S(1))
-		if want := "dtensor: FromLocal: S(1) on axis a"; err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %q, want %q", err, want)
+		for want, f := range map[string]func() error{ // what returns errors
+			"dtensor: FromLocal: S(1) on axis a": func() error {
+				_, err := dtensor.FromLocal(m, tensor.Zeros(m.Device(), tensor.Float32, 4), []int{4}, S(1))
+				return err
+			},
+			"dtensor: FromLocal: [4] S(0) on mesh (a=2): the local shape is [4]": func() error {
+				_, err := dtensor.FromLocal(m, tensor.Zeros(m.Device(), tensor.Float32, 4), []int{4}, S(0))
+				return err
+			},
+			"dtensor: ValueAndGrad: no parameters": func() error {
+				_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return x.Sum(nil, false) })
+				return err
+			},
+			"dtensor: Accumulate: n is 0": func() error {
+				_, _, err := dtensor.Accumulate(ctx, 0, func(int) *dtensor.Tensor { return x.Sum(nil, false) }, x)
+				return err
+			},
+			"dtensor: Try: the function is nil": func() error { return dtensor.Try(ctx, m, nil) },
+			"dtensor: NewPipeline: stage 0 has no Mesh": func() error {
+				_, err := dtensor.NewPipeline(ctx, m.Parent(), dtensor.Stage{})
+				return err
+			},
+			"dtensor: NewLocalShards: the shards have 0 of the 4 elements": func() error {
+				_, err := dtensor.NewLocalShards(m, tensor.Float32, [2]int{2, 2})
+				return err
+			},
+			"dtensor: Shards: [] R": func() error {
+				_, err := dtensor.Zeros(m, tensor.Float32, nil, R).Shards()
+				return err
+			},
+		} {
+			if err := f(); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), " (at dtensor/refusals_test.go:") {
+				t.Errorf("got %q, want %q and the line", err, want)
+			}
 		}
 		return nil
 	})
 }
 
+// A tensor prints as its type and layout.
 func TestString(t *testing.T) {
 	onMesh(t, []int{2, 1}, func(ctx context.Context, m *dtensor.Mesh) error {
 		x := dtensor.Zeros(m, tensor.Float32, []int{4, 8}, layout.Shard(-2), layout.Replicate())

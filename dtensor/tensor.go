@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -138,6 +139,11 @@ func (t *Tensor) LocalShape() []int { return slices.Clone(t.spec.local) }
 // rank alone cannot see; with GORUN_CHECK=1 FromLocal does so itself, see
 // CheckReplicas.
 func FromLocal(mesh *Mesh, local *tensor.Tensor, shape []int, placements ...layout.Placement) (*Tensor, error) {
+	t, err := fromLocal(mesh, local, shape, placements)
+	return t, fault.Located(err)
+}
+
+func fromLocal(mesh *Mesh, local *tensor.Tensor, shape []int, placements []layout.Placement) (*Tensor, error) {
 	s, err := mesh.newSpec(shape, placements)
 	if err != nil {
 		return nil, misfit("FromLocal", err)
