@@ -131,6 +131,22 @@ func TestGradients(t *testing.T) {
 				}
 				wantNumbers("recomputed, by x", grads[0].Dense(), 3, 12, 27, 48, 75)
 				wantNumbers("recomputed, by a", grads[1].Dense(), 0)
+				// Inside a Recompute, and inside one that is inside another.
+				cubed := func(y T) T {
+					return dtensor.Gradients(func() T { return y.PowScalar(3).Sum(nil, false) }, y)[0]
+				}
+				for name, f := range map[string]func(y T) T{
+					"one":   func(y T) T { return dtensor.Recompute(cubed, y) },
+					"two":   func(y T) T { return dtensor.Recompute(func(y T) T { return dtensor.Recompute(cubed, y) }, y) },
+					"below": func(y T) T { return dtensor.Recompute(func(x T) T { return cubed(x.Square()) }, x) },
+				} {
+					value, grads, err := dtensor.ValueAndGrad(ctx, func() T { return f(x.Square()).Sum(nil, false) }, x)
+					if err != nil {
+						failf("in a Recompute, %s: %w", name, err)
+					}
+					wantNumbers("in a Recompute, "+name, value, 3*979)
+					wantNumbers("in a Recompute, "+name+", by x", grads[0].Dense(), 12, 96, 324, 768, 1500)
+				}
 				// What f does not use has the gradient zero, and what depends on nothing too.
 				both := dtensor.Gradients(func() T { return x.Sum(nil, false) }, a, x)
 				wantNumbers("unused", both[0], 0)

@@ -67,7 +67,8 @@ func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
 
 // tracked reports whether t depends on a parameter of the ValueAndGrad that is
 // running f now. It throws if t depends on one of an outer ValueAndGrad: the
-// gradient of a gradient.
+// gradient of a gradient. In Gradients where nothing is recorded, as in the first
+// run of a Recompute, what an outer one has made is constant.
 func (t *Tensor) tracked() bool {
 	if t.node == nil {
 		return false
@@ -79,7 +80,7 @@ func (t *Tensor) tracked() bool {
 	if now == nil || t.node.tape == now {
 		return now != nil
 	}
-	if !t.node.tape.closed {
+	if !t.node.tape.closed && !now.untrained {
 		refuse("ValueAndGrad", "an operator inside uses the result of "+t.node.op+" of an enclosing ValueAndGrad",
 			"for second derivatives use Gradients inside; else compute what is differentiated outside, or pass Detach of it",
 			operand("input", t))
