@@ -96,7 +96,7 @@ type followed struct {
 	name   string
 	tensor *dtensor.Tensor
 	byRow  bool
-	first  *tensor.Tensor // if byRow [1, …]: what a new key begins with; nil on a rank without rows
+	first  *tensor.Tensor // if byRow [1, …]: what a new key begins with; nil for its row of the table, and on a rank without rows
 }
 
 // NewDynamic makes an empty table. It communicates nothing. It throws an *Error that
@@ -170,10 +170,11 @@ func (d *Dynamic) Fuse(update func(rows *dtensor.Rows) error) { d.table.Fuse(upd
 
 // Follow makes what an optimizer remembers of the rows come and go with them: a tensor of
 // state that has a row for each row of Weight has for a new key what it has now for rows without
-// a key: zeros as a rule, the Initial of an Adagrad. Checkpoints of the table have all of state,
-// so it is not added to them otherwise.
+// a key: zeros as a rule, the Initial of an Adagrad. Averages of weights begin with the key's row.
+// Checkpoints of the table have all of state, so it is not added to them otherwise.
 //
 //	users.Follow(opt.State())
+//	users.Follow(ema.State()) // of an optim.EMA
 //
 // It throws an *Error for a name that is followed already, and for state of two parameters with as many rows.
 func (d *Dynamic) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
@@ -192,7 +193,9 @@ func (d *Dynamic) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 					"make an optimizer of this table alone", other, name, d)
 			}
 			seen[kind] = name
-			f.first = d.unused(t)
+			if kind != "master" && kind != "ema" && kind != "swa" {
+				f.first = d.unused(t)
+			}
 		}
 		d.follows = append(d.follows, f)
 	}

@@ -38,10 +38,15 @@ func (d *Dynamic) begin(added []keytable.Entry) {
 				philox.Normals(rows[i*dim:][:dim], words, 0, d.config.Std)
 			}
 		})
-		d.write(d.table.weight.Local(), index, tensor.Cast(rows, d.config.DType))
+		first := tensor.Cast(rows, d.config.DType)
+		d.write(d.table.weight.Local(), index, first)
 		for _, f := range d.follows {
-			if f.byRow {
-				d.write(byRows(f.tensor.Local()), index, tensor.TakeRows(f.first, tensor.Zeros(dev, tensor.Int64, n), 0))
+			switch its := f.tensor.Local(); {
+			case !f.byRow:
+			case f.first == nil:
+				d.write(byRows(its), index, tensor.Cast(first, its.DType()))
+			default:
+				d.write(byRows(its), index, tensor.TakeRows(f.first, tensor.Zeros(dev, tensor.Int64, n), 0))
 			}
 		}
 		scope.Close()

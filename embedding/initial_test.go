@@ -93,3 +93,33 @@ func TestFollowRefusesStateOfTwoTables(t *testing.T) {
 		return nil
 	})
 }
+
+// The average of a new key's row begins with the row, and not with that of the key that had its place.
+func TestAverageOfNewKeysBeginsWithTheirRows(t *testing.T) {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+			d := embedding.NewDynamic(m, embedding.DynamicConfig{Axis: "a", Dim: 4, Budget: 256 * 4 * 8, Seed: 1, DType: dt})
+			average := dtensor.Full(m, tensor.Float32, 7, d.Weight().Shape(), d.Weight().Placements()...) // of earlier keys
+			d.Follow(func(yield func(string, *dtensor.Tensor) bool) { yield("ema.0", average) })
+			keys := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{3, 5, 8, 13}, 4), m.Every(shard0)...)
+			if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return d.Lookup(keys).Sum(nil, false) }, d.Param()); err != nil {
+				return err
+			}
+			return dtensor.Try(ctx, m, func() {
+				weights, averages := meshtest.Values(d.Weight().Full()), meshtest.Values(average.Full())
+				begun := 0
+				for i, v := range averages {
+					if v == 7 {
+						continue
+					}
+					if begun++; v != weights[i] {
+						dtensor.Throw(fmt.Errorf("%v: average %v of an element that is %v", dt, v, weights[i]))
+					}
+				}
+				if begun != 4*4 {
+					dtensor.Throw(fmt.Errorf("%v: %d averages have begun, want those of 4 rows", dt, begun))
+				}
+			})
+		})
+	}
+}

@@ -104,6 +104,10 @@ func newMeans(call string, params []*dtensor.Tensor) means {
 		if p.Layout().IsPartial() {
 			fault.Throw(fmt.Errorf("optim: %s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", call, i, p))
 		}
+		if of := p.ExcerptOf(); of != "" {
+			fault.Throw(fmt.Errorf("optim: %s: parameter %d has the rows of %s that are in memory, and which they are changes; leave it out",
+				call, i, of))
+		}
 		tensor.CastTo(m.tensors[i].Local(), p.Local())
 	}
 	return m

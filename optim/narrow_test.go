@@ -186,7 +186,8 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// EMA is a loop over elements, and Swap twice is nothing. A parameter that is listed twice, which Swap would leave exchanged, is refused.
+// EMA is a loop over elements, and Swap twice is nothing. A parameter that is listed twice, which Swap would leave exchanged, is refused,
+// and so is one that has other rows now and then.
 func TestEMA(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -214,6 +215,12 @@ func TestEMA(t *testing.T) {
 			twice := dtensor.Try(ctx, m, func() { optim.NewSWA([]*dtensor.Tensor{p, p}) })
 			if twice == nil || !strings.Contains(twice.Error(), "optim: NewSWA: parameter 1 is parameter 0 again") {
 				return fmt.Errorf("an average of one parameter twice: %v", twice)
+			}
+			part := dtensor.Zeros(m, dt, []int{3, 2}, rowWise)
+			part.MarkExcerpt("users")
+			excerpt := dtensor.Try(ctx, m, func() { optim.NewEMA([]*dtensor.Tensor{p, part}, 0.5) })
+			if excerpt == nil || !strings.Contains(excerpt.Error(), "optim: NewEMA: parameter 1 has the rows of users that are in memory") {
+				return fmt.Errorf("an average of what is in memory: %v", excerpt)
 			}
 			return near("swapped back", p, before, 0)
 		})
