@@ -59,6 +59,11 @@ var composed = map[string]func(in []T) T{
 		u, tau := u.Detach().Scale(0.4).AddScalar(0.5), 0.7
 		return x.Sub(u.Log().Neg().Log()).Scale(1 / tau).Softmax(-1)
 	}),
+	"multinomial": two(func(x, u T) T {
+		p, u, k := x.Softmax(-1), u.Detach().Scale(0.4).AddScalar(0.5), 2
+		_, i := p.Div(u.Log().Neg()).TopK(k, -1)
+		return i
+	}),
 	"softsign":   one(func(x T) T { return x.Div(x.Abs().AddScalar(1)) }),
 	"tanhshrink": one(func(x T) T { return x.Sub(x.Tanh()) }),
 	"softshrink": one(func(x T) T { l := 0.3; return x.Sub(x.Clamp(-l, l)) }),

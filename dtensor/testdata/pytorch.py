@@ -94,6 +94,8 @@ cases = {
     "pairwise_distance": (F.pairwise_distance, pair),
     "threshold": (lambda x: F.threshold(x, 0.3, 2.0), rows),
     "gumbel_softmax": (lambda x, u: ((x - torch.log(-torch.log(u.detach() * 0.4 + 0.5))) / 0.7).softmax(-1), pair),
+    # As torch.multinomial draws: u decides, and of equal chances the largest p over an exponential number is first.
+    "multinomial": (lambda x, u: (x.detach().softmax(-1) / -torch.log(u.detach() * 0.4 + 0.5)).topk(2, -1).indices.double(), pair),
     "softsign": (F.softsign, rows),
     "tanhshrink": (F.tanhshrink, rows),
     "softshrink": (lambda x: F.softshrink(x, 0.3), rows),
