@@ -94,7 +94,7 @@ func (s *running) pass(ctx context.Context, f func(i int) *Tensor, params []*Ten
 	defer scope.Close()
 	defer eng.enter()()
 	t := &tape{}
-	eng.ctx, eng.tape, eng.scope = ctx, t, scope
+	eng.ctx, eng.tape, eng.scope, eng.scaled = ctx, t, scope, 0
 	defer t.leave(params)
 	mark(t, params)
 	for i, p := range params {

@@ -34,6 +34,7 @@ type engine struct {
 
 	passing int           // how many ValueAndGrad and Accumulate are in progress, one in another
 	ends    []func(error) // what AtEnd was given in them
+	scaled  float64       // what NoteLossScale was given in the last one; 0: nothing
 
 	started *atomic.Int64 // see comm.Internals.Started
 

@@ -1,5 +1,7 @@
 package dtensor
 
+import "cmp"
+
 // keyStream is the first stream of the keys that NextKey counts. Streams that programs
 // and nn.Init choose are below.
 const keyStream = 1 << 48
@@ -38,6 +40,14 @@ func (m *Mesh) NoteState(op string, state *Tensor) {
 // NotedState returns what NoteState was told since the last StartKeys, of all meshes of this rank, each tensor once. Before
 // the first StartKeys nothing is noted.
 func (m *Mesh) NotedState() []Noted { return m.eng.noted }
+
+// NoteLossScale says that the loss of the ValueAndGrad in progress is multiplied by a factor, which is to be taken out of the
+// gradients before a step: see optim.Scaler.
+func (m *Mesh) NoteLossScale(factor float64) { m.eng.scaled = factor }
+
+// LossScale returns what NoteLossScale was given in the ValueAndGrad in progress, 1 if nothing. Whoever changes a parameter in the
+// backward pass has a gradient with this factor.
+func (m *Mesh) LossScale() float64 { return cmp.Or(m.eng.scaled, 1) }
 
 // Training reports whether a ValueAndGrad or Accumulate is running its function. It
 // is where nn.Dropout drops elements and nn.BatchNorm takes the statistics of the batch.

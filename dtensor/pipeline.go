@@ -191,6 +191,7 @@ func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tenso
 	}
 	r := &pipelining{Pipeline: p, eng: p.meshes[0].eng, params: params, parts: parts, flights: map[flightKey]*inFlight{},
 		inboxes: map[way]*inbox{}}
+	r.eng.scaled = 0
 	if r.eng.same && p.hasLosses() {
 		r.terms = make([]float64, parts*(len(p.stages)+1))
 	}

@@ -21,7 +21,8 @@ import (
 //
 //   - Pass Param, not Weight, to ValueAndGrad; the gradient of Param is one zero. With Weight alone a lookup throws an *Error.
 //   - The table changes during ValueAndGrad. If that returns an error, it may have
-//     changed or not: go back to a checkpoint. Gradients cannot be clipped together.
+//     changed or not: go back to a checkpoint. Gradients cannot be clipped together,
+//     and a loss that an optim.Scaler has scaled is refused.
 //   - A table whose lookups the value does not depend on is not updated.
 //   - Each function of dtensor.Accumulate updates the table.
 //   - Lookups are to be outside of dtensor.Recompute: inside they are refused.
@@ -95,6 +96,10 @@ func (t *Table) input() *dtensor.Tensor {
 	f.gate = dtensor.Record("Fuse", f.handle.Detach(), []*dtensor.Tensor{f.handle}, func(*dtensor.Tensor) []dtensor.Grad {
 		rows := dtensor.SumRows(f.arrived...)
 		f.gate, f.arrived = nil, nil
+		if by := t.weight.Mesh().LossScale(); by != 1 {
+			refuse("Fuse", "the loss is multiplied by %v, and so is the gradient with which %v would be changed before an optim.Scaler sees it; "+
+				"undo Fuse, or train without a Scaler", by, t)
+		}
 		var err error
 		if t.stored != nil {
 			err = t.stored.update("Fuse", rows, f.update)

@@ -123,3 +123,27 @@ func TestAverageOfNewKeysBeginsWithTheirRows(t *testing.T) {
 		})
 	}
 }
+
+// A fused table would be changed with the gradient of a scaled loss: each such pass is refused, before the table has changed, and the
+// one without a scale that follows is not.
+func TestFusedTablesRefuseScaledLosses(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		table := embedding.NewTable(m, embedding.Config{Name: "users", Rows: 6, Dim: 2, Layout: embedding.RowWise("a")})
+		updates := 0
+		table.Fuse(func(*dtensor.Rows) error { updates++; return nil })
+		ids := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 5}, 2), m.Every(shard0)...)
+		for step, scale := range []float64{1024, 1, 1024, 0} {
+			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				if scale != 0 {
+					m.NoteLossScale(scale)
+				}
+				return table.Lookup(ids).Sum(nil, false)
+			}, table.Param())
+			refused := err != nil && strings.Contains(err.Error(), "the loss is multiplied by 1024")
+			if refused != (scale == 1024) || updates != (step+1)/2 {
+				return fmt.Errorf("step %d: %d updates, the error is %v", step, updates, err)
+			}
+		}
+		return nil
+	})
+}

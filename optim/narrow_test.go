@@ -236,6 +236,9 @@ func TestScaler(t *testing.T) {
 			a, b := spread(m, dt, values, []int{6}, rowWise), spread(m, dt, values, []int{6}, rowWise)
 			scaler := optim.NewScaler(m, optim.ScalerConfig{Initial: 1024, Interval: 2, Limit: 0.5})
 			opt, plain := optim.NewAdamW([]*dtensor.Tensor{a}, optim.AdamWConfig{}), optim.NewAdamW([]*dtensor.Tensor{b}, optim.AdamWConfig{})
+			if scaler.Scale(a.Sum(nil, false)); m.LossScale() != 1024 {
+				return fmt.Errorf("the mesh has the scale %v", m.LossScale())
+			}
 			scales := []float64{1024, 1024, 2048, 1024, 1024, 2048}
 			for step, want := range scales {
 				if got := scaler.Factor(); got != want {

@@ -61,8 +61,12 @@ func NewScaler(mesh *dtensor.Mesh, c ScalerConfig) *Scaler {
 // Factor returns the scale.
 func (s *Scaler) Factor() float64 { return tensor.Data[float64](s.state)[0] }
 
-// Scale returns the loss times the scale, to be differentiated in place of the loss.
-func (s *Scaler) Scale(loss *dtensor.Tensor) *dtensor.Tensor { return loss.Scale(s.Factor()) }
+// Scale returns the loss times the scale, to be differentiated in place of the loss. Tables that the backward pass changes,
+// see Fuse of embedding.Table, throw an error: their gradients come with the scale, and no step could be skipped.
+func (s *Scaler) Scale(loss *dtensor.Tensor) *dtensor.Tensor {
+	loss.Mesh().NoteLossScale(s.Factor())
+	return loss.Scale(s.Factor())
+}
 
 // A gradientScaler, as every optimizer of this package is, multiplies the gradients of each
 // step by a factor, in float32. It returns false if it has a Group whose optimizer does not.
