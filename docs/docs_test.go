@@ -161,7 +161,7 @@ func program(b block) string {
 			text += fmt.Sprintf("import %q\n", module+"/"+packages()[name])
 		}
 	}
-	for _, name := range []string{"context", "fmt", "math"} {
+	for _, name := range []string{"context", "fmt", "iter", "math"} {
 		if strings.Contains(body, name+".") {
 			text += fmt.Sprintf("import %q\n", name)
 		}
