@@ -11,7 +11,7 @@ DEBS := gcc g++ libc6-dev libopenmpi-dev pkg-config openmpi-bin mpich \
 	slurm-wlm munge openssh-server openssh-client iproute2 procps chromium qemu-user
 
 .PHONY: help build train train-long recsys test linked race test-arm64 test-full test-gpu verify generate \
-	bench bench-gemm bench-kernels bench-ops bench-redistribute bench-step bench-comm bench-embedding \
+	bench bench-gemm bench-kernels bench-conv bench-ops bench-redistribute bench-step bench-comm bench-embedding \
 	bench-loss bench-ranks bench-gpu deps deps-ptx rename clean
 
 help: ## list the targets
@@ -128,13 +128,16 @@ verify: ## gofmt, vet, staticcheck, generated files
 generate: ## write the generated files again
 	$(GO) generate ./...
 
-bench: bench-gemm bench-kernels bench-ops bench-redistribute bench-step bench-comm bench-embedding bench-loss ## all of the following, beside the peers found here
+bench: bench-gemm bench-kernels bench-conv bench-ops bench-redistribute bench-step bench-comm bench-embedding bench-loss ## all of the following, beside the peers found here
 
 bench-gemm: build ## matrix products, in GFLOP/s of one thread
 	$(GO) run ./bench/peers -np 1 gemm
 
 bench-kernels: build ## kernels of one rank
 	$(GO) run ./bench/peers -np 1 kernels
+
+bench-conv: build ## convolutions, pooling and BatchNorm of one rank
+	$(GO) run ./bench/peers -np 1 conv
 
 bench-ops: build ## what an operator costs beside its arithmetic, on 2 ranks
 	$(GO) run ./bench/peers -np 2 ops

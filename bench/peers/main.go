@@ -7,7 +7,7 @@
 //	go run ./bench/peers -np 2 -rounds 5 -match cross-entropy loss
 //	go run ./bench/peers -np 1 -dtype bfloat16 gemm
 //
-// The benchmarks are comm, dlrm, embedding, gemm, kernels, loss, ops, redistribute and
+// The benchmarks are comm, conv, dlrm, embedding, gemm, kernels, loss, ops, redistribute and
 // step; dlrm is embedding with -dlrm. The peers are, as far as they are installed: PyTorch, with gloo, with MPI and as
 // one process; Open MPI through its compiler wrapper, and over it our own benchmark
 // by each of our three MPI backends; and "bound", a C program
@@ -53,7 +53,7 @@ type options struct {
 	limit  time.Duration // of one run of one program
 }
 
-var benchmarks = []string{"comm", "dlrm", "embedding", "gemm", "kernels", "loss", "ops", "redistribute", "step"}
+var benchmarks = []string{"comm", "conv", "dlrm", "embedding", "gemm", "kernels", "loss", "ops", "redistribute", "step"}
 
 // narrow are the benchmarks that measure bfloat16 too.
 var narrow = []string{"gemm", "kernels", "loss", "step"}
