@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/ints"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // An AdaptivePool brings signals, images or volumes of any size to one size, by the mean or the largest element of windows, as
@@ -42,6 +43,32 @@ func (p *AdaptivePool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 		fault.Throw(fmt.Errorf("nn: AdaptivePool.Forward: %v: it wants [batch, channels] and %d dimensions of positions",
 			x.Layout(), len(p.sizes)))
 	}
+	if len(p.sizes) <= kernel.Positions && fusible(x, nil) {
+		return pooled(x, p.mean, p.spans(x), func() *dtensor.Tensor { return p.composed(x) })
+	}
+	return p.composed(x)
+}
+
+// spans returns the windows over x, as kernels take them.
+func (p *AdaptivePool) spans(x *dtensor.Tensor) []kernel.Spans {
+	var spans []kernel.Spans
+	for d, size := range p.sizes {
+		n := x.Dim(2 + d)
+		s := kernel.Spans{Size: n, Step: 1}
+		if size == 0 {
+			size = n
+		}
+		for i := range size {
+			from, to := i*n/size, ints.DivUp((i+1)*n, size)
+			s.From, s.To, s.Over = append(s.From, from), append(s.To, to), append(s.Over, to-from)
+		}
+		spans = append(spans, s)
+	}
+	return spans
+}
+
+// composed is Forward by operators.
+func (p *AdaptivePool) composed(x *dtensor.Tensor) *dtensor.Tensor {
 	y := x.Cast(x.DType().Wide())
 	for d := len(p.sizes) - 1; d >= 0; d-- { // the last first, so that of equal elements the first is found
 		if size := p.sizes[d]; size > 0 {

@@ -34,7 +34,8 @@ type ConvConfig struct {
 
 // A Conv is the cross-correlation of signals, images or volumes with kernels, as torch.nn.Conv1d,
 // Conv2d and Conv3d compute it. Batches may be sharded, S(0). It is a matrix product with the
-// patches of x that the kernel covers, which take K, K² or K³ times the memory of x.
+// patches of x that the kernel covers. On a CPU no memory has them, unless x is of a narrow type, another dimension is sharded, or
+// SameBits is on: then they take K, K² or K³ times the memory of x.
 type Conv struct {
 	Weight  *dtensor.Tensor // [Out, In/Groups, K], [Out, In/Groups, K, K] or [Out, In/Groups, K, K, K]
 	Bias    *dtensor.Tensor // [Out]; nil: none
@@ -113,16 +114,27 @@ func addBias(y, bias *dtensor.Tensor) *dtensor.Tensor {
 func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	c, dims := v.config, v.Weight.NDim()-2
 	c.signal("Conv", dims, x)
-	patches, ok := v.windows.patches(x, 0)
+	weight := like(v.Weight, x)
+	ws, ok := v.windows.over(x.Shape()[2:])
 	if !ok {
 		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
 	}
-	batch, window, sizes := x.Dim(0), patches.Dim(2), patches.Shape()[3:]
+	composed := func() *dtensor.Tensor { return v.composed(x, weight, counts(ws)) }
+	if fusible(x, weight) {
+		return addBias(convolve(x, weight, c.Groups, ws, composed), v.Bias)
+	}
+	return addBias(composed(), v.Bias)
+}
+
+// composed is the convolution of x and a weight by operators, with as many positions as sizes say.
+func (v *Conv) composed(x, weight *dtensor.Tensor, sizes []int) *dtensor.Tensor {
+	c := v.config
+	patches, _ := v.windows.patches(x, 0)
+	batch, window := x.Dim(0), patches.Dim(2)
 	patches = patches.Reshape(batch, c.Groups, c.In/c.Groups*window, ints.Product(sizes))
-	weight := like(v.Weight, x).Reshape(c.Groups, c.Out/c.Groups, c.In/c.Groups*window)
+	weight = weight.Reshape(c.Groups, c.Out/c.Groups, c.In/c.Groups*window)
 	// The weight is the left factor, so that the patches keep the order of their elements.
-	y := dtensor.Einsum("gok,bgkn->bgon", weight, patches).Reshape(append([]int{batch, c.Out}, sizes...)...)
-	return addBias(y, v.Bias)
+	return dtensor.Einsum("gok,bgkn->bgon", weight, patches).Reshape(append([]int{batch, c.Out}, sizes...)...)
 }
 
 // Params lists weight and bias.

@@ -6,12 +6,14 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A ConvTranspose is the transpose of a Conv, which makes signals, images or volumes larger, as
 // torch.nn.ConvTranspose1d, ConvTranspose2d and ConvTranspose3d compute it: each element of x adds
-// the kernel, times itself, to a window of the result. Batches may be sharded, S(0). The
-// windows take K, K² or K³ times the memory of x with Out channels.
+// the kernel, times itself, to a window of the result. Batches may be sharded, S(0). Where
+// a Conv has patches in memory, the windows take K, K² or K³ times that of x with Out channels.
 type ConvTranspose struct {
 	Weight  *dtensor.Tensor // [In, Out/Groups, K], [In, Out/Groups, K, K] or [In, Out/Groups, K, K, K]
 	Bias    *dtensor.Tensor // [Out]; nil: none
@@ -63,21 +65,33 @@ func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTransp
 func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	c, dims := v.config, v.Weight.NDim()-2
 	c.signal("ConvTranspose", dims, x)
-	batch, windows, positions, window := x.Dim(0), x.Shape()[2:], 1, v.windows.elements()
 	sizes := make([]int, dims)
-	for d, n := range windows {
+	for d, n := range x.Shape()[2:] {
 		w := v.windows[d]
 		sizes[d] = (n-1)*w.Stride - 2*w.Padding + w.Dilation*(w.Kernel-1) + 1 + c.EachOutputPadding[d]
 		if n < 1 || sizes[d] < 1 {
 			fault.Throw(fmt.Errorf("nn: ConvTranspose%dd.Forward: nothing is left of %v; give it more positions, or less Padding", dims, x.Layout()))
 		}
-		positions *= n
 	}
-	x = x.Reshape(batch, c.Groups, c.In/c.Groups, positions)
-	weight := like(v.Weight, x).Reshape(c.Groups, c.In/c.Groups, c.Out/c.Groups*window)
+	weight := like(v.Weight, x)
+	composed := func() *dtensor.Tensor { return v.composed(x, weight, sizes) }
+	if !fusible(x, weight) {
+		return addBias(composed(), v.Bias)
+	}
+	ws := make([]kernel.Window, dims)
+	for d, w := range v.windows {
+		ws[d] = kernel.Window{Size: sizes[d], Count: x.Dim(2 + d), Kernel: w.Kernel, Stride: w.Stride, Padding: w.Padding, Dilation: w.Dilation}
+	}
+	return addBias(convolveTransposed(x, weight, c.Groups, ws, composed), v.Bias)
+}
+
+// composed is the transposed convolution of x and a weight by operators, with positions of these sizes.
+func (v *ConvTranspose) composed(x, weight *dtensor.Tensor, sizes []int) *dtensor.Tensor {
+	c, batch, windows, window := v.config, x.Dim(0), x.Shape()[2:], v.windows.elements()
+	x = x.Reshape(batch, c.Groups, c.In/c.Groups, ints.Product(windows))
+	weight = weight.Reshape(c.Groups, c.In/c.Groups, c.Out/c.Groups*window)
 	y := dtensor.Einsum("gik,bgin->bgkn", weight, x).Reshape(append([]int{batch, c.Out, window}, windows...)...)
-	y = v.windows.unpatch(y, sizes)
-	return addBias(y, v.Bias)
+	return v.windows.unpatch(y, sizes)
 }
 
 // Params lists weight and bias.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A PoolConfig describes the windows of a Pool. Kernel, or Each, is needed.
@@ -79,11 +81,41 @@ func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 //
 // The gradient of a maximum goes to the first of the elements that equal it, and NaN is larger than all.
 func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	y := p.patches("Pool.Forward", x)
-	if p.mean {
-		return p.meanOf(y, x)
+	composed := func() *dtensor.Tensor {
+		y := p.patches("Pool.Forward", x)
+		if p.mean {
+			return p.meanOf(y, x)
+		}
+		return y.Gather(2, y.Detach().Argmax(2, true)).Squeeze(2)
 	}
-	return y.Gather(2, y.Detach().Argmax(2, true)).Squeeze(2)
+	if spans, ok := p.spans(x); ok && fusible(x, nil) {
+		return pooled(x, p.mean, spans, composed)
+	}
+	return composed()
+}
+
+// spans returns the windows over x, as kernels take them; ok is false if x has none of them.
+func (p *Pool) spans(x *dtensor.Tensor) (spans []kernel.Spans, ok bool) {
+	if x.NDim() != 2+len(p.windows) {
+		return nil, false
+	}
+	for d, w := range p.windows {
+		s := kernel.Spans{Size: x.Dim(2 + d), Step: w.Dilation}
+		counts := w.elements(s.Size, !p.excludePadding)
+		for i := range w.count(s.Size) {
+			from := i*w.Stride - w.Padding
+			to := min(s.Size, from+w.Dilation*(w.Kernel-1)+1)
+			if from < 0 {
+				from += ints.RoundUp(-from, w.Dilation)
+			}
+			s.From, s.To, s.Over = append(s.From, from), append(s.To, to), append(s.Over, int(counts[i]))
+		}
+		if len(s.From) == 0 {
+			return nil, false
+		}
+		spans = append(spans, s)
+	}
+	return spans, true
 }
 
 // meanOf returns the means of windows of x.

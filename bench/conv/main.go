@@ -6,7 +6,7 @@
 //
 // "3x3/forward" is the layer alone, "3x3/both" the sum of its elements times a constant, with the gradients of x and of the layer's
 // parameters; of "stem" and "digits", whose x is data, those of the parameters. "gflops" counts the products of all ranks, and "gbs" of
-// the layers without products the bytes of x and y, each once. "beyond_mib" is the memory that the call takes beyond its results.
+// the layers without products the bytes of x and y, each once. "arena_mib" is the most memory that the call takes, results included.
 package main
 
 import (

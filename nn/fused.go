@@ -1,0 +1,143 @@
+package nn
+
+import (
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// fusible reports whether the kernels of windows compute what is made of x and of weight, nil for none: the device has them, and of x
+// at most the batch is divided, and the channels where there is no weight. With SameBits the operators are used that they stand for,
+// which keep the order of sums.
+func fusible(x, weight *dtensor.Tensor) bool {
+	if x.Mesh().SameBits() || !tensor.HasWindows(x.Local()) || weight != nil && (weight.DType() != x.DType() || !whole(weight)) {
+		return false
+	}
+	for _, p := range x.Placements() {
+		if !p.IsReplicate() && !p.Shards(0) && (weight != nil || !p.Shards(1)) {
+			return false
+		}
+	}
+	return true
+}
+
+// whole reports whether all ranks have all of x.
+func whole(x *dtensor.Tensor) bool {
+	for _, p := range x.Placements() {
+		if !p.IsReplicate() {
+			return false
+		}
+	}
+	return true
+}
+
+// over returns ws for positions of these sizes, as kernels take them; ok is false if one is smaller than its window.
+func (ws windows) over(sizes []int) (over []kernel.Window, ok bool) {
+	ok = true
+	for d, w := range ws {
+		n := w.count(sizes[d])
+		over = append(over, kernel.Window{Size: sizes[d], Count: n, Kernel: w.Kernel, Stride: w.Stride, Padding: w.Padding, Dilation: w.Dilation})
+		ok = ok && n > 0
+	}
+	return over, ok
+}
+
+// counts returns how many positions each window has.
+func counts(ws []kernel.Window) []int {
+	var list []int
+	for _, w := range ws {
+		list = append(list, w.Count)
+	}
+	return list
+}
+
+// perBatch returns the tensor of a shape whose batch is divided as that of x, and of which each rank computes its part.
+func perBatch(x *dtensor.Tensor, shape []int, local func() *tensor.Tensor) *dtensor.Tensor {
+	return computed(x, shape, batchOf(x), local)
+}
+
+// summed returns the tensor of a shape of which each rank computes its part of a sum over the batch of x.
+func summed(x *dtensor.Tensor, shape []int, local func() *tensor.Tensor) *dtensor.Tensor {
+	places := x.Mesh().Every(layout.Replicate())
+	for axis, p := range x.Placements() {
+		if p.Shards(0) {
+			places[axis] = layout.Partial(layout.Sum)
+		}
+	}
+	return computed(x, shape, places, local)
+}
+
+func computed(x *dtensor.Tensor, shape []int, places []layout.Placement, local func() *tensor.Tensor) *dtensor.Tensor {
+	part := x.Local() // which does not count outside the mesh
+	if x.Mesh().Inside() {
+		part = local()
+	}
+	y, err := dtensor.FromLocal(x.Mesh(), part, shape, places...)
+	dtensor.Check(err)
+	return y
+}
+
+// convolve is the convolution of x and a weight by one kernel, as composed computes it.
+func convolve(x, weight *dtensor.Tensor, groups int, ws []kernel.Window, composed func() *dtensor.Tensor) *dtensor.Tensor {
+	shape := append([]int{x.Dim(0), weight.Dim(0)}, counts(ws)...)
+	y := perBatch(x, shape, func() *tensor.Tensor { return tensor.Conv(x.Local(), weight.Local(), groups, ws) })
+	ofX, ofWeight := dtensor.Tracked(x), dtensor.Tracked(weight)
+	return dtensor.RecordComposed("Conv", y, []*dtensor.Tensor{x, weight}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		grads := make([]dtensor.Grad, 2)
+		if ofX {
+			grads[0] = dtensor.Dense(perBatch(x, x.Shape(), func() *tensor.Tensor {
+				return tensor.ConvInput(gy.Local(), weight.Local(), groups, ws)
+			}))
+		}
+		if ofWeight {
+			grads[1] = dtensor.Dense(summed(x, weight.Shape(), func() *tensor.Tensor {
+				return tensor.ConvWeight(x.Local(), gy.Local(), groups, ws)
+			}))
+		}
+		return grads
+	}, composed)
+}
+
+// convolveTransposed is the transposed convolution of x and a weight by one kernel, as composed computes it: ws are the windows over
+// the result, of which x has the counts.
+func convolveTransposed(x, weight *dtensor.Tensor, groups int, ws []kernel.Window, composed func() *dtensor.Tensor) *dtensor.Tensor {
+	shape := []int{x.Dim(0), weight.Dim(1) * groups}
+	for _, w := range ws {
+		shape = append(shape, w.Size)
+	}
+	y := perBatch(x, shape, func() *tensor.Tensor { return tensor.ConvInput(x.Local(), weight.Local(), groups, ws) })
+	ofX, ofWeight := dtensor.Tracked(x), dtensor.Tracked(weight)
+	return dtensor.RecordComposed("ConvTranspose", y, []*dtensor.Tensor{x, weight}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		grads := make([]dtensor.Grad, 2)
+		if ofX {
+			grads[0] = dtensor.Dense(perBatch(x, x.Shape(), func() *tensor.Tensor {
+				return tensor.Conv(gy.Local(), weight.Local(), groups, ws)
+			}))
+		}
+		if ofWeight {
+			grads[1] = dtensor.Dense(summed(x, weight.Shape(), func() *tensor.Tensor {
+				return tensor.ConvWeight(gy.Local(), x.Local(), groups, ws)
+			}))
+		}
+		return grads
+	}, composed)
+}
+
+// pooled is the pooling of x by one kernel, as composed computes it.
+func pooled(x *dtensor.Tensor, mean bool, spans []kernel.Spans, composed func() *dtensor.Tensor) *dtensor.Tensor {
+	shape := x.Shape()[:2]
+	for _, s := range spans {
+		shape = append(shape, len(s.From))
+	}
+	y := computed(x, shape, x.Placements(), func() *tensor.Tensor { return tensor.Pool(x.Local(), mean, spans) })
+	if !dtensor.Tracked(x) {
+		return y
+	}
+	values := y.Detach()
+	return dtensor.RecordComposed("Pool", y, []*dtensor.Tensor{x}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		return []dtensor.Grad{dtensor.Dense(computed(x, x.Shape(), x.Placements(), func() *tensor.Tensor {
+			return tensor.PoolGrad(gy.Local(), x.Local(), values.Local(), mean, spans)
+		}))}
+	}, composed)
+}
