@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A BatchNorm normalises each channel by its mean and variance over the batch and all
@@ -42,24 +43,95 @@ func NewBatchNorm(init *Init, channels int) *BatchNorm {
 func (n *BatchNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	channels := n.RunningMean.Dim(0)
 	shape := perChannel("BatchNorm", x, channels)
+	count := float64(x.Numel() / max(channels, 1))
+	training := x.Mesh().Training()
+	if training && channels > 0 && count < 2 {
+		fault.Throw(fmt.Errorf("nn: BatchNorm.Forward: %v has %v numbers a channel, and training takes their variance; give a batch of two "+
+			"or more, or normalise by a LayerNorm or GroupNorm", x.Layout(), count))
+	}
+	weight, bias := like(n.Weight, x), like(n.Bias, x)
+	if channels > 0 && count >= float64(planesFrom*x.Dim(0)) && fusible(x, weight) && fusible(x, bias) && tensor.HasChannels(x.Local()) {
+		return n.fused(x, weight, bias, training, count)
+	}
+	wide := x.Cast(x.DType().Wide())
+	if !training {
+		running := func(v *dtensor.Tensor) *dtensor.Tensor { return v.Cast(wide.DType()).Reshape(shape...) }
+		return n.normalize(wide, running(n.RunningMean), running(n.RunningVar)).Cast(x.DType())
+	}
+	mean, variance := moments(wide)
+	n.update(n.RunningMean, mean, 1)
+	n.update(n.RunningVar, variance, count/max(count-1, 1))
+	return n.normalize(wide, mean, variance).Cast(x.DType())
+}
+
+// moments returns the mean and the variance of each channel, [C, 1, …].
+func moments(x *dtensor.Tensor) (mean, variance *dtensor.Tensor) {
 	dims := []int{0}
 	for d := 2; d < x.NDim(); d++ {
 		dims = append(dims, d)
 	}
-	wide := x.Cast(x.DType().Wide())
-	mean, variance := n.RunningMean.Cast(wide.DType()).Reshape(shape...), n.RunningVar.Cast(wide.DType()).Reshape(shape...)
-	if x.Mesh().Training() {
-		count := float64(x.Numel() / max(channels, 1))
-		if channels > 0 && count < 2 {
-			fault.Throw(fmt.Errorf("nn: BatchNorm.Forward: %v has %v numbers a channel, and training takes their variance; give a batch of two "+
-				"or more, or normalise by a LayerNorm or GroupNorm", x.Layout(), count))
-		}
-		mean, variance = wide.Mean(dims, true).Squeeze(0), wide.Var(dims, 0, true).Squeeze(0)
+	return x.Mean(dims, true).Squeeze(0), x.Var(dims, 0, true).Squeeze(0)
+}
+
+// normalize is Forward by moments, [C, 1, …] in x's type.
+func (n *BatchNorm) normalize(x, mean, variance *dtensor.Tensor) *dtensor.Tensor {
+	y := x.Sub(mean).Mul(variance.AddScalar(n.Eps).Rsqrt())
+	return y.Mul(like(n.Weight, x).Reshape(mean.Shape()...)).Add(like(n.Bias, x).Reshape(mean.Shape()...))
+}
+
+// planesFrom is from how many positions of an image on a channel is normalised by kernels.
+const planesFrom = 8
+
+// fused is Forward by kernels; count is how many numbers a channel has.
+func (n *BatchNorm) fused(x, weight, bias *dtensor.Tensor, training bool, count float64) *dtensor.Tensor {
+	channels := n.RunningMean.Dim(0)
+	mean, variance := n.RunningMean.Cast(tensor.Float64).Redistribute(weight.Placements()...), n.RunningVar.Cast(tensor.Float64)
+	shape := perChannel("BatchNorm", x, channels)
+	composed := func() *dtensor.Tensor {
+		return n.normalize(x, n.RunningMean.Reshape(shape...), n.RunningVar.Reshape(shape...))
+	}
+	by := tensor.ChannelNorm{}
+	if training {
+		by.N = count
+		mean, variance = n.momentsOf(x, count)
 		n.update(n.RunningMean, mean, 1)
 		n.update(n.RunningVar, variance, count/max(count-1, 1))
+		composed = func() *dtensor.Tensor {
+			mean, variance := moments(x)
+			return n.normalize(x, mean, variance)
+		}
 	}
-	y := wide.Sub(mean).Mul(variance.AddScalar(n.Eps).Rsqrt())
-	return y.Mul(like(n.Weight, wide).Reshape(shape...)).Add(like(n.Bias, wide).Reshape(shape...)).Cast(x.DType())
+	rstd := variance.AddScalar(n.Eps).Rsqrt().Redistribute(weight.Placements()...)
+	by.Mean, by.Rstd, by.Weight, by.Bias = mean.Local(), rstd.Local(), weight.Local(), bias.Local()
+	y := perBatch(x, x.Shape(), func() *tensor.Tensor { return by.Forward(x.Local()) })
+	ofX := dtensor.Tracked(x)
+	return dtensor.RecordComposed("BatchNorm", y, []*dtensor.Tensor{x, weight, bias}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		sums := summed(x, []int{2, channels}, func() *tensor.Tensor { return by.Sums(gy.Local(), x.Local()) }).Reduced()
+		of := func(i int) dtensor.Grad {
+			return dtensor.Dense(sums.Narrow(0, i, 1).Squeeze(0).Cast(x.DType()))
+		}
+		grads := []dtensor.Grad{{}, of(1), of(0)}
+		if ofX {
+			grads[0] = dtensor.Dense(perBatch(x, x.Shape(), func() *tensor.Tensor { return by.Grad(gy.Local(), x.Local(), sums.Local()) }))
+		}
+		return grads
+	}, composed)
+}
+
+// momentsOf returns the mean and the variance of each channel, float64 [C] R, of which each rank computes those of its part of the batch.
+func (n *BatchNorm) momentsOf(x *dtensor.Tensor, count float64) (mean, variance *dtensor.Tensor) {
+	channels, mine := x.Dim(1), 0.0
+	var local *tensor.Tensor
+	if x.Mesh().Inside() {
+		local, mine = tensor.ChannelMoments(x.Local()), float64(x.Local().Numel()/channels)
+	}
+	part := func(i int) *tensor.Tensor { return tensor.Narrow(local, 0, i, 1).Reshape(channels) }
+	mean = summed(x, []int{channels}, func() *tensor.Tensor { return tensor.MulScalar(part(0), mine/count) }).Reduced()
+	squares := summed(x, []int{channels}, func() *tensor.Tensor {
+		off := tensor.Binary(kernel.OpSub, part(0), mean.Local())
+		return tensor.Add(part(1), tensor.MulScalar(tensor.Mul(off, off), mine))
+	}).Reduced()
+	return mean, squares.Scale(1 / count)
 }
 
 // perChannel returns the shape in which numbers of channels broadcast over x, [B, C] or [B, C, …]: [C, 1, …]. It refuses other shapes.

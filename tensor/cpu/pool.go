@@ -53,6 +53,19 @@ func eachRowOf(p *kernel.Pool, f func(y, over int, lines []int)) {
 	}
 }
 
+// allOf reports whether a mean has one window, of all positions, and over how many elements it is.
+func allOf(p *kernel.Pool) (over int, all bool) {
+	over, all = 1, p.Mean
+	for i := range p.Spans {
+		s := &p.Spans[i]
+		if len(s.From) != 1 || s.From[0] != 0 || s.To[0] != s.Size {
+			return 0, false
+		}
+		over *= s.Over[0]
+	}
+	return over, all
+}
+
 // pool combines the rows of a window first, by vector instructions, and then what is in one of them.
 func pool[T float](p *kernel.Pool) {
 	nx, ny := poolSizes(p)
@@ -66,6 +79,10 @@ func pool[T float](p *kernel.Pool) {
 		line := make([]T, width.Size)
 		for c := lo; c < hi; c++ {
 			x, y := xs[c*nx:][:nx], ys[c*ny:][:ny]
+			if over, all := allOf(p); all {
+				y[0] = sumOf(x) / T(over)
+				continue
+			}
 			eachRowOf(p, func(first, over int, lines []int) {
 				row := line
 				switch len(lines) {
@@ -139,6 +156,10 @@ func poolGrad[T float](p *kernel.PoolGrad) {
 		line := make([]T, width.Size)
 		for c := lo; c < hi; c++ {
 			dx, dy := dxs[c*nx:][:nx], dys[c*ny:][:ny]
+			if over, all := allOf(&p.Pool); all {
+				simd.Fill(dx, dy[0]/T(over))
+				continue
+			}
 			clear(dx)
 			if p.Mean {
 				eachRowOf(&p.Pool, func(first, over int, lines []int) {

@@ -1,6 +1,9 @@
 package meta
 
-import "github.com/gorun-spmd/gorun/tensor/kernel"
+import (
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
 
 var _ kernel.Windows = (*Device)(nil)
 
@@ -29,4 +32,16 @@ func poolElements(p *kernel.Pool) int {
 		n *= p.Spans[i].Size
 	}
 	return n
+}
+
+var _ kernel.Channels = (*Device)(nil)
+
+// ChannelMoments counts, and so do the other kernels of channels.
+func (d *Device) ChannelMoments(n kernel.ChannelNorm)  { d.channels("ChannelMoments", n, 5, 1) }
+func (d *Device) ChannelNorm(n kernel.ChannelNorm)     { d.channels("ChannelNorm", n, 2, 2) }
+func (d *Device) ChannelNormSums(n kernel.ChannelNorm) { d.channels("ChannelNormSums", n, 5, 2) }
+func (d *Device) ChannelNormGrad(n kernel.ChannelNorm) { d.channels("ChannelNormGrad", n, 7, 3) }
+
+func (d *Device) channels(name string, n kernel.ChannelNorm, flops, operands int) {
+	d.elements(name, dtype.Float32, n.Batch*n.Channels*n.Positions, flops, operands)
 }
