@@ -44,7 +44,8 @@ func (p *AdaptivePool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 			x.Layout(), len(p.sizes)))
 	}
 	if len(p.sizes) <= kernel.Positions && fusible(x, nil) {
-		return pooled(x, p.mean, p.spans(x), func() *dtensor.Tensor { return p.composed(x) })
+		wide := widened(x)
+		return pooled(wide, p.mean, p.spans(x), func() *dtensor.Tensor { return p.composed(wide) }).Cast(x.DType())
 	}
 	return p.composed(x)
 }

@@ -49,11 +49,12 @@ func (n *BatchNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 		fault.Throw(fmt.Errorf("nn: BatchNorm.Forward: %v has %v numbers a channel, and training takes their variance; give a batch of two "+
 			"or more, or normalise by a LayerNorm or GroupNorm", x.Layout(), count))
 	}
-	weight, bias := like(n.Weight, x), like(n.Bias, x)
-	if channels > 0 && count >= float64(planesFrom*x.Dim(0)) && fusible(x, weight) && fusible(x, bias) && tensor.HasChannels(x.Local()) {
-		return n.fused(x, weight, bias, training, count)
+	wide := widened(x)
+	weight, bias := like(n.Weight, wide), like(n.Bias, wide)
+	if channels > 0 && count >= float64(planesFrom*x.Dim(0)) && wide.DType() == tensor.Float32 && fusible(wide, weight) &&
+		fusible(wide, bias) && tensor.HasChannels(x.Mesh().Device()) {
+		return n.fused(wide, weight, bias, training, count).Cast(x.DType())
 	}
-	wide := x.Cast(x.DType().Wide())
 	if !training {
 		running := func(v *dtensor.Tensor) *dtensor.Tensor { return v.Cast(wide.DType()).Reshape(shape...) }
 		return n.normalize(wide, running(n.RunningMean), running(n.RunningVar)).Cast(x.DType())

@@ -34,8 +34,8 @@ type ConvConfig struct {
 
 // A Conv is the cross-correlation of signals, images or volumes with kernels, as torch.nn.Conv1d,
 // Conv2d and Conv3d compute it. Batches may be sharded, S(0). It is a matrix product with the
-// patches of x that the kernel covers. On a CPU no memory has them, unless x is of a narrow type, another dimension is sharded, or
-// SameBits is on: then they take K, K² or K³ times the memory of x.
+// patches of x that the kernel covers. On a CPU no memory has them, unless another dimension is sharded, SameBits is on, or x is
+// of a narrow type and has 128 channels in a group or more: then they take K, K² or K³ times the memory of x.
 type Conv struct {
 	Weight  *dtensor.Tensor // [Out, In/Groups, K], [Out, In/Groups, K, K] or [Out, In/Groups, K, K, K]
 	Bias    *dtensor.Tensor // [Out]; nil: none
@@ -119,11 +119,12 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	if !ok {
 		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
 	}
-	composed := func() *dtensor.Tensor { return v.composed(x, weight, counts(ws)) }
-	if fusible(x, weight) {
-		return addBias(convolve(x, weight, c.Groups, ws, composed), v.Bias)
+	if !v.windows.convolves(x, weight, c.In/c.Groups) {
+		return addBias(v.composed(x, weight, counts(ws)), v.Bias)
 	}
-	return addBias(composed(), v.Bias)
+	in, by := widened(x), widened(weight)
+	y := convolve(in, by, c.Groups, ws, func() *dtensor.Tensor { return v.composed(in, by, counts(ws)) })
+	return addBias(y.Cast(x.DType()), v.Bias)
 }
 
 // composed is the convolution of x and a weight by operators, with as many positions as sizes say.

@@ -74,15 +74,16 @@ func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 		}
 	}
 	weight := like(v.Weight, x)
-	composed := func() *dtensor.Tensor { return v.composed(x, weight, sizes) }
-	if !fusible(x, weight) {
-		return addBias(composed(), v.Bias)
+	if !v.windows.convolves(x, weight, c.In/c.Groups) {
+		return addBias(v.composed(x, weight, sizes), v.Bias)
 	}
 	ws := make([]kernel.Window, dims)
 	for d, w := range v.windows {
 		ws[d] = kernel.Window{Size: sizes[d], Count: x.Dim(2 + d), Kernel: w.Kernel, Stride: w.Stride, Padding: w.Padding, Dilation: w.Dilation}
 	}
-	return addBias(convolveTransposed(x, weight, c.Groups, ws, composed), v.Bias)
+	in, by := widened(x), widened(weight)
+	y := convolveTransposed(in, by, c.Groups, ws, func() *dtensor.Tensor { return v.composed(in, by, sizes) })
+	return addBias(y.Cast(x.DType()), v.Bias)
 }
 
 // composed is the transposed convolution of x and a weight by operators, with positions of these sizes.

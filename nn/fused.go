@@ -9,9 +9,12 @@ import (
 
 // fusible reports whether the kernels of windows compute what is made of x and of weight, nil for none: the device has them, and of x
 // at most the batch is divided, and the channels where there is no weight. With SameBits the operators are used that they stand for,
-// which keep the order of sums.
+// which keep the order of sums. The kernels take x and weight widened.
 func fusible(x, weight *dtensor.Tensor) bool {
-	if x.Mesh().SameBits() || !tensor.HasWindows(x.Local()) || weight != nil && (weight.DType() != x.DType() || !whole(weight)) {
+	if x.Mesh().SameBits() || !x.DType().Float() || !tensor.HasWindows(x.Mesh().Device()) {
+		return false
+	}
+	if weight != nil && (weight.DType() != x.DType() || !whole(weight)) {
 		return false
 	}
 	for _, p := range x.Placements() {
@@ -21,6 +24,28 @@ func fusible(x, weight *dtensor.Tensor) bool {
 	}
 	return true
 }
+
+// manyChannels is from how many channels of a group on a product of a narrow type with patches in memory takes less time than one of
+// float32 that packs them, where the processor has instructions for it.
+const manyChannels = 128
+
+// convolves is fusible for a convolution by ws of so many channels of a group.
+func (ws windows) convolves(x, weight *dtensor.Tensor, channels int) bool {
+	return fusible(x, weight) && (!x.DType().Narrow() || channels < manyChannels && ws.gather())
+}
+
+// gather reports whether patches are more than x as it lies.
+func (ws windows) gather() bool {
+	for _, w := range ws {
+		if w.Kernel > 1 || w.Stride > 1 || w.Padding > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// widened is x in the type in which kernels compute.
+func widened(x *dtensor.Tensor) *dtensor.Tensor { return x.Cast(x.DType().Wide()) }
 
 // whole reports whether all ranks have all of x.
 func whole(x *dtensor.Tensor) bool {

@@ -28,7 +28,8 @@ type PoolConfig struct {
 
 // A Pool is the largest element, or the mean, of each window of signals, images or volumes, as torch.nn.MaxPool1d,
 // MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d and AvgPool3d compute it. Batches and channels may be sharded, S(0) and S(1).
-// It makes the windows first, which take K/Stride, (K/Stride)² or (K/Stride)³ times the memory of x.
+// Where the positions are sharded, SameBits is on, or on a GPU, it makes the windows first, which take K/Stride, (K/Stride)² or
+// (K/Stride)³ times the memory of x.
 type Pool struct {
 	windows              windows
 	mean, excludePadding bool
@@ -81,17 +82,20 @@ func newPool(op string, c PoolConfig, dims int, mean bool) *Pool {
 //
 // The gradient of a maximum goes to the first of the elements that equal it, and NaN is larger than all.
 func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	composed := func() *dtensor.Tensor {
-		y := p.patches("Pool.Forward", x)
-		if p.mean {
-			return p.meanOf(y, x)
-		}
-		return y.Gather(2, y.Detach().Argmax(2, true)).Squeeze(2)
-	}
 	if spans, ok := p.spans(x); ok && fusible(x, nil) {
-		return pooled(x, p.mean, spans, composed)
+		wide := widened(x)
+		return pooled(wide, p.mean, spans, func() *dtensor.Tensor { return p.composed(wide) }).Cast(x.DType())
 	}
-	return composed()
+	return p.composed(x)
+}
+
+// composed is Forward by operators.
+func (p *Pool) composed(x *dtensor.Tensor) *dtensor.Tensor {
+	y := p.patches("Pool.Forward", x)
+	if p.mean {
+		return p.meanOf(y, x)
+	}
+	return y.Gather(2, y.Detach().Argmax(2, true)).Squeeze(2)
 }
 
 // spans returns the windows over x, as kernels take them; ok is false if x has none of them.

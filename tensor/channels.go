@@ -6,10 +6,10 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// HasChannels reports whether ChannelMoments and its kin can compute with t: its device has their kernels, and they take its type.
-func HasChannels(t *Tensor) bool {
-	_, ok := t.dev.(kernel.Channels)
-	return ok && t.dtype == Float32
+// HasChannels reports whether a device has the kernels of ChannelMoments and its kin, which take Float32.
+func HasChannels(dev Device) bool {
+	_, ok := dev.(kernel.Channels)
+	return ok
 }
 
 // A ChannelNorm normalises the channels of x [B, C, …], float32, by Mean and Rstd, float64 [C]: with h = (x - Mean)·Rstd it is

@@ -6,10 +6,10 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// HasWindows reports whether Conv and its kin can compute with t: its device has their kernels, and they take its type.
-func HasWindows(t *Tensor) bool {
-	_, ok := t.dev.(kernel.Windows)
-	return ok && (t.dtype == Float32 || t.dtype == Float64)
+// HasWindows reports whether a device has the kernels of Conv and its kin, which take Float32 and Float64.
+func HasWindows(dev Device) bool {
+	_, ok := dev.(kernel.Windows)
+	return ok
 }
 
 // Conv returns the cross-correlation of x and w, of groups of channels that do not mix. windows has the window of each dimension of

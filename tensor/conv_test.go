@@ -110,7 +110,7 @@ func testConv[T float32 | float64](t *testing.T, dev Device, rounding float64) {
 		x, xv := normal(xs...)
 		w, wv := normal(ws...)
 		y, yv := normal(ys...)
-		if !HasWindows(x) {
+		if !HasWindows(dev) {
 			t.Fatalf("%v has no kernels of windows", dev)
 		}
 		conv, input, weight := make([]float64, len(yv)), make([]float64, len(xv)), make([]float64, len(wv))

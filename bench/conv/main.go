@@ -1,6 +1,7 @@
 // Command conv measures convolutions, pooling and BatchNorm, forward and with the gradients.
 //
 //	gorun -np 1 ./bench/conv            a table
+//	gorun -np 1 ./bench/conv -dtype bfloat16    images and parameters of bfloat16
 //	gorun -np 2 ./bench/conv            the batch divided over two ranks
 //	gorun -np 1 ./bench/conv -json      a line of JSON for each case
 //
@@ -14,9 +15,13 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
-func main() { measure.Main(func(b *measure.Bench) error { return run(b, layers, 1) }) }
+func main() {
+	dt := measure.DTypeFlag()
+	measure.Main(func(b *measure.Bench) error { return run(b, *dt, layers, 1) })
+}
 
 // A layer is a case: what it is applied to, and how it is made.
 type layer struct {
@@ -72,12 +77,12 @@ func pool(name string, made func() nn.Module) layer {
 }
 
 // run measures layers on images whose positions are divided by smaller along each dimension.
-func run(b *measure.Bench, layers []layer, smaller int) error {
+func run(b *measure.Bench, dt tensor.DType, layers []layer, smaller int) error {
 	for _, l := range layers {
 		if !b.Wants(l.name+"/forward") && !b.Wants(l.name+"/both") {
 			continue
 		}
-		if err := l.measure(b, smaller); err != nil {
+		if err := l.measure(b, dt, smaller); err != nil {
 			return err
 		}
 	}
@@ -85,18 +90,20 @@ func run(b *measure.Bench, layers []layer, smaller int) error {
 }
 
 // measure measures a layer forward and with its gradients.
-func (l layer) measure(b *measure.Bench, smaller int) error {
+func (l layer) measure(b *measure.Bench, dt tensor.DType, smaller int) error {
 	shape := append([]int(nil), l.shape...)
 	for d := 2; d < len(shape); d++ {
 		shape[d] /= smaller
 	}
 	batch := layout.Shard(0)
-	x := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 1}, 0, 1, shape, batch)
-	module := l.make(nn.NewInit(b.Mesh, 2))
+	x := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 1}, 0, 1, shape, batch).Cast(dt)
+	init := nn.NewInit(b.Mesh, 2)
+	init.DType = dt
+	module := l.make(init)
 	var gy *dtensor.Tensor
 	err := dtensor.Try(b.Context(), b.Mesh, func() {
 		y := module.Forward(x)
-		gy = dtensor.Normal(b.Mesh, dtensor.Key{Seed: 3}, 0, 1, y.Shape(), batch)
+		gy = dtensor.Normal(b.Mesh, dtensor.Key{Seed: 3}, 0, 1, y.Shape(), batch).Cast(dt)
 		dtensor.Keep(gy)
 	})
 	if err != nil {
@@ -108,7 +115,7 @@ func (l layer) measure(b *measure.Bench, smaller int) error {
 	if !l.data {
 		params = append(params, x)
 	}
-	work, bytes := 0, 4*(x.Numel()+gy.Numel())
+	work, bytes := 0, dt.Size()*(x.Numel()+gy.Numel())
 	switch m := module.(type) {
 	case *nn.Conv:
 		work = 2 * gy.Numel() * m.Weight.Numel() / m.Weight.Dim(0)
@@ -137,7 +144,7 @@ func (l layer) measure(b *measure.Bench, smaller int) error {
 		}, params...)
 		return err
 	}
-	if err := b.CaseErr(l.name+"/forward", forward, figures(forward, 4*gy.Numel()/b.World.Size(), 1, 1)); err != nil {
+	if err := b.CaseErr(l.name+"/forward", forward, figures(forward, dt.Size()*gy.Numel()/b.World.Size(), 1, 1)); err != nil {
 		return err
 	}
 	gradients, products := 0, 3

@@ -56,7 +56,7 @@ type options struct {
 var benchmarks = []string{"comm", "conv", "dlrm", "embedding", "gemm", "kernels", "loss", "ops", "redistribute", "step"}
 
 // narrow are the benchmarks that measure bfloat16 too.
-var narrow = []string{"gemm", "kernels", "loss", "step"}
+var narrow = []string{"conv", "gemm", "kernels", "loss", "step"}
 
 func main() {
 	var o options
@@ -66,7 +66,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "the most that one run of one program may take; what it has measured by then counts")
 	flag.IntVar(&o.max, "max", 0, "the largest buffer of comm, in bytes (default 64 MiB, for more than two ranks 16 MiB)")
 	flag.StringVar(&o.match, "match", "", "only the cases whose names contain this")
-	flag.StringVar(&o.dtype, "dtype", "float32", "type of the numbers of gemm, kernels, loss and step: float32 or bfloat16")
+	flag.StringVar(&o.dtype, "dtype", "float32", "type of the numbers of conv, gemm, kernels, loss and step: float32 or bfloat16")
 	flag.StringVar(&o.gorun, "gorun", "bin/gorun", "the launcher")
 	flag.StringVar(&o.only, "only", "", "only the programs whose names contain one of these, separated by commas (ours always)")
 	flag.BoolVar(&o.json, "json", false, "write JSON lines")
