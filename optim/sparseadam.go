@@ -57,8 +57,13 @@ func (a *SparseAdam) Step(grads []dtensor.Grad, lr float64) error {
 		m, v := a.m[c.i].Local(), a.v[c.i].Local()
 		if c.dense != nil {
 			o.Step(c.local, c.dense, m, v, c.step)
-		} else {
-			o.StepRows(c.local, c.rows, m, v, c.step)
+			return
 		}
+		if o.WeightDecay != 0 {
+			rows := tensor.TakeRows(c.local, c.rows.Index, 0)
+			tensor.ScaleTo(rows, 1-lr*o.WeightDecay)
+			tensor.PutRows(c.local, tensor.Rows{Index: c.rows.Index, Values: rows})
+		}
+		o.StepRows(c.local, c.rows, m, v, c.step)
 	})
 }

@@ -85,13 +85,14 @@ func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 }
 
 // StepRows is the lazy form, as torch.optim.SparseAdam: only the rows of table, m and v that the
-// gradient names change, and decay.
+// gradient names change, without weight decay.
 func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
 	const op = "Adam"
 	wantRows(op, table, grad)
 	wantState(op, table, m)
 	wantState(op, table, v)
 	wantStepNumber(op, step)
+	o.WeightDecay = 0
 	o.apply(table, grad.Values, m, v, grad.Index, kernel.Matrix{Rows: grad.Index.numel, Cols: table.dims[1]}, step)
 }
 
