@@ -24,27 +24,36 @@ func slopeOf(op kernel.UnaryOp) func(t *Tensor) *Tensor {
 			s := x.Sigmoid()
 			return s.Add(x.Mul(s).Mul(s.from1()))
 		},
-		kernel.OpSquare: func(x *Tensor) *Tensor { return x.Scale(2) },
-		kernel.OpErf:    func(x *Tensor) *Tensor { return x.Square().Neg().Exp().Scale(2 / math.Sqrt(math.Pi)) },
-		kernel.OpErfc:   func(x *Tensor) *Tensor { return x.Square().Neg().Exp().Scale(-2 / math.Sqrt(math.Pi)) },
-		kernel.OpErfinv: func(y *Tensor) *Tensor { return y.Square().Exp().Scale(math.Sqrt(math.Pi) / 2) },
-		kernel.OpSin:    (*Tensor).Cos,
-		kernel.OpCos:    func(x *Tensor) *Tensor { return x.Sin().Neg() },
-		kernel.OpTan:    func(y *Tensor) *Tensor { return y.Square().AddScalar(1) },
-		kernel.OpAsin:   func(x *Tensor) *Tensor { return x.Square().from1().Rsqrt() },
-		kernel.OpAcos:   func(x *Tensor) *Tensor { return x.Square().from1().Rsqrt().Neg() },
-		kernel.OpAtan:   func(x *Tensor) *Tensor { return x.Square().AddScalar(1).reciprocal() },
-		kernel.OpSinh:   (*Tensor).Cosh,
-		kernel.OpCosh:   (*Tensor).Sinh,
-		kernel.OpAsinh:  func(x *Tensor) *Tensor { return x.Square().AddScalar(1).Rsqrt() },
-		kernel.OpAcosh:  func(x *Tensor) *Tensor { return x.Square().AddScalar(-1).Rsqrt() },
-		kernel.OpAtanh:  func(x *Tensor) *Tensor { return x.Square().from1().reciprocal() },
-		kernel.OpLog1p:  func(x *Tensor) *Tensor { return x.AddScalar(1).reciprocal() },
-		kernel.OpExpm1:  func(y *Tensor) *Tensor { return y.AddScalar(1) },
-		kernel.OpExp2:   func(y *Tensor) *Tensor { return y.Scale(math.Ln2) },
-		kernel.OpLog2:   func(x *Tensor) *Tensor { return x.Scale(math.Ln2).reciprocal() },
-		kernel.OpLog10:  func(x *Tensor) *Tensor { return x.Scale(math.Ln10).reciprocal() },
-		kernel.OpLgamma: (*Tensor).Digamma,
+		kernel.OpSquare:     func(x *Tensor) *Tensor { return x.Scale(2) },
+		kernel.OpErf:        func(x *Tensor) *Tensor { return x.Square().Neg().Exp().Scale(2 / math.Sqrt(math.Pi)) },
+		kernel.OpErfc:       func(x *Tensor) *Tensor { return x.Square().Neg().Exp().Scale(-2 / math.Sqrt(math.Pi)) },
+		kernel.OpErfinv:     func(y *Tensor) *Tensor { return y.Square().Exp().Scale(math.Sqrt(math.Pi) / 2) },
+		kernel.OpSin:        (*Tensor).Cos,
+		kernel.OpCos:        func(x *Tensor) *Tensor { return x.Sin().Neg() },
+		kernel.OpTan:        func(y *Tensor) *Tensor { return y.Square().AddScalar(1) },
+		kernel.OpAsin:       func(x *Tensor) *Tensor { return x.Square().from1().Rsqrt() },
+		kernel.OpAcos:       func(x *Tensor) *Tensor { return x.Square().from1().Rsqrt().Neg() },
+		kernel.OpAtan:       func(x *Tensor) *Tensor { return x.Square().AddScalar(1).reciprocal() },
+		kernel.OpSinh:       (*Tensor).Cosh,
+		kernel.OpCosh:       (*Tensor).Sinh,
+		kernel.OpAsinh:      func(x *Tensor) *Tensor { return x.Square().AddScalar(1).Rsqrt() },
+		kernel.OpAcosh:      func(x *Tensor) *Tensor { return x.Square().AddScalar(-1).Rsqrt() },
+		kernel.OpAtanh:      func(x *Tensor) *Tensor { return x.Square().from1().reciprocal() },
+		kernel.OpLog1p:      func(x *Tensor) *Tensor { return x.AddScalar(1).reciprocal() },
+		kernel.OpExpm1:      func(y *Tensor) *Tensor { return y.AddScalar(1) },
+		kernel.OpExp2:       func(y *Tensor) *Tensor { return y.Scale(math.Ln2) },
+		kernel.OpLog2:       func(x *Tensor) *Tensor { return x.Scale(math.Ln2).reciprocal() },
+		kernel.OpLog10:      func(x *Tensor) *Tensor { return x.Scale(math.Ln10).reciprocal() },
+		kernel.OpLgamma:     (*Tensor).Digamma,
+		kernel.OpSoftplus:   (*Tensor).Sigmoid,
+		kernel.OpLogSigmoid: func(x *Tensor) *Tensor { return x.Neg().Sigmoid() },
+		kernel.OpMish: func(x *Tensor) *Tensor {
+			t := x.Softplus().Tanh()
+			return t.Add(x.Mul(x.Sigmoid()).Mul(t.Square().from1()))
+		},
+		kernel.OpHardsigmoid: hardSlope,
+		kernel.OpHardswish:   func(x *Tensor) *Tensor { return x.Hardsigmoid().Add(x.Mul(hardSlope(x))) },
+		kernel.OpELU:         func(x *Tensor) *Tensor { return x.Clamp(math.Inf(-1), 0).Exp() },
 	}
 	if int(op) < len(slopes) {
 		return slopes[op]
@@ -76,4 +85,10 @@ func geluTanhSlope(x *Tensor) *Tensor {
 	t := x.Mul(square.Scale(cubic).AddScalar(1)).Scale(c).Tanh()
 	inner := square.Scale(3 * cubic).AddScalar(1).Scale(c)
 	return t.AddScalar(1).Add(x.Mul(t.Square().from1()).Mul(inner)).Scale(0.5)
+}
+
+// hardSlope is 1/6 from -3 to 3, and 0 beyond.
+func hardSlope(x *Tensor) *Tensor {
+	sixth := x.Detach().Scale(0).AddScalar(1. / 6)
+	return sixth.keepWhere(x.CompareScalar(kernel.OpLt, -3), false).keepWhere(x.CompareScalar(kernel.OpGt, 3), false)
 }

@@ -102,6 +102,38 @@ var unaryWant = map[kernel.UnaryOp]func(x float64) float64{
 		}
 		return sum / steps
 	},
+	kernel.OpFloor: func(x float64) float64 { return -math.Ceil(-x) },
+	kernel.OpCeil:  func(x float64) float64 { return -math.Floor(-x) },
+	kernel.OpRound: func(x float64) float64 {
+		if math.IsInf(x, 0) {
+			return x
+		}
+		return x - math.Remainder(x, 1)
+	},
+	kernel.OpTrunc: func(x float64) float64 {
+		whole, _ := math.Modf(x)
+		return whole
+	},
+	kernel.OpSoftplus:   logOf1PlusExp,
+	kernel.OpLogSigmoid: func(x float64) float64 { return -logOf1PlusExp(-x) },
+	kernel.OpMish: func(x float64) float64 {
+		if x > 40 {
+			return x
+		}
+		square := (1 + math.Exp(x)) * (1 + math.Exp(x))
+		return x * (square - 1) / (square + 1)
+	},
+	kernel.OpHardsigmoid: func(x float64) float64 { return (min(max(x, -3), 3) + 3) / 6 },
+	kernel.OpHardswish:   func(x float64) float64 { return x * (min(max(x, -3), 3) + 3) / 6 },
+	kernel.OpELU:         func(x float64) float64 { return max(x, 0) + math.Expm1(min(x, 0)) },
+}
+
+// logOf1PlusExp is ln(1+eˣ).
+func logOf1PlusExp(x float64) float64 {
+	if x > 40 {
+		return x
+	}
+	return math.Log1p(math.Exp(x))
 }
 
 // unaryOracle returns the definition of op from unaryWant.
@@ -211,7 +243,7 @@ func TestUnaryGrad(t *testing.T) {
 		x := randomArray(rng, 3, 7)
 		for i, v := range x.data {
 			if math.Abs(v) < 0.1 { // off the kinks
-				x.data[i] = 0.5
+				x.data[i] = 0.4
 			}
 			x.data[i] = argumentOf(op, x.data[i])
 		}
@@ -276,6 +308,10 @@ func TestClamp(t *testing.T) {
 	checkGrad(t, "Clamp",
 		func(xs []*Tensor) *Tensor { return Clamp(xs[0], -0.75, 1.25) },
 		func(dy *Tensor, xs []*Tensor) []*Tensor { return []*Tensor{ClampGrad(dy, xs[0], -0.75, 1.25)} },
+		randomArray(rng, 4, 5))
+	checkGrad(t, "Leaky",
+		func(xs []*Tensor) *Tensor { return Leaky(xs[0], xs[0], 0.1) },
+		func(dy *Tensor, xs []*Tensor) []*Tensor { return []*Tensor{Leaky(dy, xs[0], 0.1)} },
 		randomArray(rng, 4, 5))
 }
 

@@ -38,6 +38,7 @@ func halfCases() (cases []halfCase) {
 	}
 	one("Clamp", func(x *Tensor) *Tensor { return Clamp(x, -0.3, 0.7) }, 4, 5)
 	add("ClampGrad", func(x []*Tensor) []*Tensor { return []*Tensor{ClampGrad(x[0], x[1], -0.3, 0.7)} }, []int{4, 5}, []int{4, 5})
+	add("Leaky", func(x []*Tensor) []*Tensor { return []*Tensor{Leaky(x[0], x[1], 0.1)} }, []int{4, 5}, []int{4, 5})
 	add("AddScaledTo", func(x []*Tensor) []*Tensor { y := Clone(x[0]); AddScaledTo(y, 0.3, x[1]); return []*Tensor{y} }, []int{4, 5},
 		[]int{4, 5})
 	for _, op := range kernel.BinaryOps() {

@@ -25,6 +25,7 @@ func TestMisuse(t *testing.T) {
 		"Add":               func() { AddScalar(ints, math.Inf(1)) },
 		"Clamp":             func() { Clamp(Zeros(cpu, Bool, 1), 0, 1) },
 		"ClampGrad":         func() { ClampGrad(x, f64, 0, 1) },
+		"Leaky":             func() { Leaky(x, f64, 0.1) },
 		"GeluGrad":          func() { UnaryGrad(kernel.OpGelu, x, f64, nil) },
 		"Lt":                func() { Compare(kernel.OpLt, x, away) },
 		"AddTo":             func() { AddTo(x, Zeros(cpu, Float32, 3)) },

@@ -78,3 +78,15 @@ func ClampGrad(dy, x *Tensor, lo, hi float64) *Tensor {
 	keepAlive(dy, x)
 	return dx
 }
+
+// Leaky returns dy where x > 0, else dy·slope: the leaky ReLU of x if dy is x, and else its gradient.
+func Leaky(dy, x *Tensor, slope float64) *Tensor {
+	const op = "Leaky"
+	wantFloat(op, dy)
+	wantSameType(op, dy, x)
+	wantSameShape(op, dy, x)
+	y := allocLike(op, x)
+	x.dev.Leaky(x.dtype, y.addr, kernel.Slope{DY: dy.ptr(op), X: x.ptr(op)}, slope, x.numel)
+	keepAlive(dy, x)
+	return y
+}

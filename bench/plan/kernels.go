@@ -30,8 +30,8 @@ const (
 var (
 	planned = map[string]string{"the program": beside}
 	ran     = map[string]string{"Unary": elements, "UnaryGrad": elements, "Binary": elements, "BinaryLoop": elements, "BinaryScalar": elements,
-		"Axpy": elements, "CompareLoop": elements, "Where": elements, "Clamp": elements, "ClampGrad": elements, "Cast": elements,
-		"Native": together, "Scratch": together, "Piece": together}
+		"Axpy": elements, "CompareLoop": elements, "Where": elements, "Clamp": elements, "ClampGrad": elements, "Leaky": elements,
+		"Cast": elements, "Native": together, "Scratch": together, "Piece": together}
 )
 
 // byKernel prints what kernels take of a step of rank 0: predicted, and in processor time, as a profile of many steps

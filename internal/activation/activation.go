@@ -1,4 +1,4 @@
-// Package activation defines the sigmoid and gelus of one element in float64.
+// Package activation defines the sigmoid, the gelus and their kin of one element in float64.
 package activation
 
 import "math"
@@ -55,3 +55,52 @@ func GeluTanhSlope(x float64) float64 {
 }
 
 func bend(x float64) float64 { return x * (linear + cubic*x*x) }
+
+// Softplus is ln(1+eˣ), and does not overflow for any x.
+func Softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+// flat is from where on tanh(ln(1+eˣ)) is 1 in float64.
+const flat = 40
+
+// Mish is x·tanh(ln(1+eˣ)).
+func Mish(x float64) float64 { return x * math.Tanh(Softplus(x)) }
+
+// MishSlope is the derivative of Mish, and its limit at +Inf.
+func MishSlope(x float64) float64 {
+	x = min(x, flat)
+	t := math.Tanh(Softplus(x))
+	return t + x*(1-t)*(1+t)*Sigmoid(x)
+}
+
+// Hardsigmoid is min(max(x+3, 0), 6)/6.
+func Hardsigmoid(x float64) float64 { return min(max(x+3, 0), 6) / 6 }
+
+// HardsigmoidSlope is the derivative of Hardsigmoid, and 1/6 at the corners.
+func HardsigmoidSlope(x float64) float64 {
+	if math.Abs(x) <= 3 {
+		return 1. / 6
+	}
+	return 0
+}
+
+// HardswishSlope is the derivative of x·Hardsigmoid(x), and at the corners that between them.
+func HardswishSlope(x float64) float64 {
+	switch {
+	case x < -3:
+		return 0
+	case x > 3:
+		return 1
+	}
+	return (2*x + 3) / 6
+}
+
+// ELU is x where it is above 0, and eˣ-1 elsewhere.
+func ELU(x float64) float64 {
+	if x > 0 {
+		return x
+	}
+	return math.Expm1(x)
+}
+
+// ELUSlope is the derivative of ELU.
+func ELUSlope(x float64) float64 { return math.Exp(min(x, 0)) }

@@ -182,3 +182,120 @@ func SquareGrad(dst, x, dy []float32) {
 func (m Mode) squareGrad(dst, x, dy []float32) {
 	m.eachPair(squareGradKernel, squareGradVec, func(x, dy float32) float32 { return float32(dy*x) * 2 }, dst, x, dy)
 }
+
+// Softplus does dst[i] = ln(1+eˣ) for x = x[i], within 3 ulp.
+func Softplus(dst, x []float32) { computed(dst, x).unary("Softplus", Mode.softplus, dst, x) }
+
+func (m Mode) softplus(dst, x []float32) { m.each(softplusKernel, softplusVec, softplus, dst, x) }
+
+// SoftplusGrad does dst[i] = dy[i]·σ(x[i]), σ the function of Sigmoid.
+func SoftplusGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("SoftplusGrad", Mode.softplusGrad, dst, x, dy)
+}
+
+func (m Mode) softplusGrad(dst, x, dy []float32) {
+	m.eachSlope(softplusGradKernel, softplusGradVec, sigmoid, dst, x, dy)
+}
+
+// LogSigmoid does dst[i] = -ln(1+e⁻ˣ) for x = x[i], within 3 ulp.
+func LogSigmoid(dst, x []float32) { computed(dst, x).unary("LogSigmoid", Mode.logSigmoid, dst, x) }
+
+func (m Mode) logSigmoid(dst, x []float32) {
+	m.each(logSigmoidKernel, logSigmoidVec, logSigmoid, dst, x)
+}
+
+// LogSigmoidGrad does dst[i] = dy[i]·σ(-x[i]), σ the function of Sigmoid.
+func LogSigmoidGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("LogSigmoidGrad", Mode.logSigmoidGrad, dst, x, dy)
+}
+
+func (m Mode) logSigmoidGrad(dst, x, dy []float32) {
+	m.eachSlope(logSigmoidGradKernel, logSigmoidGradVec, func(x float32) float32 { return sigmoid(-x) }, dst, x, dy)
+}
+
+// Mish does dst[i] = x·tanh(ln(1+eˣ)) for x = x[i], within 5 ulp. For -Inf it is NaN, as in PyTorch.
+func Mish(dst, x []float32) { computed(dst, x).unary("Mish", Mode.mish, dst, x) }
+
+func (m Mode) mish(dst, x []float32) { m.each(mishKernel, mishVec, mish, dst, x) }
+
+// MishGrad does dst[i] = dy[i] times the derivative of Mish at x[i], 1 at +Inf and NaN at -Inf.
+func MishGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("MishGrad", Mode.mishGrad, dst, x, dy)
+}
+
+func (m Mode) mishGrad(dst, x, dy []float32) {
+	m.eachSlope(mishGradKernel, mishGradVec, mishSlope, dst, x, dy)
+}
+
+// Hardsigmoid does dst[i] = min(max(x+3, 0), 6)/6 for x = x[i].
+func Hardsigmoid(dst, x []float32) { Writing(dst, x).unary("Hardsigmoid", Mode.hardsigmoid, dst, x) }
+
+func (m Mode) hardsigmoid(dst, x []float32) {
+	m.each(hardsigmoidKernel, hardsigmoidVec, func(x float32) float32 { return hard(x) / 6 }, dst, x)
+}
+
+// HardsigmoidGrad does dst[i] = dy[i]/6 where -3 ≤ x[i] ≤ 3, and 0 elsewhere.
+func HardsigmoidGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("HardsigmoidGrad", Mode.hardsigmoidGrad, dst, x, dy)
+}
+
+func (m Mode) hardsigmoidGrad(dst, x, dy []float32) {
+	m.eachPair(hardsigmoidGradKernel, hardsigmoidGradVec, func(x, dy float32) float32 {
+		if abs(x) <= 3 {
+			return dy / 6
+		}
+		return 0
+	}, dst, x, dy)
+}
+
+// Hardswish does dst[i] = x·(min(max(x+3, 0), 6)/6) for x = x[i]. For -Inf it is NaN, as in PyTorch.
+func Hardswish(dst, x []float32) { Writing(dst, x).unary("Hardswish", Mode.hardswish, dst, x) }
+
+func (m Mode) hardswish(dst, x []float32) {
+	m.each(hardswishKernel, hardswishVec, func(x float32) float32 { return x * (hard(x) / 6) }, dst, x)
+}
+
+// HardswishGrad does dst[i] = dy·(2x+3)/6 for x = x[i], dy = dy[i], where -3 ≤ x ≤ 3; below that 0 and above it dy.
+func HardswishGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("HardswishGrad", Mode.hardswishGrad, dst, x, dy)
+}
+
+func (m Mode) hardswishGrad(dst, x, dy []float32) {
+	m.eachSlope(hardswishGradKernel, hardswishGradVec, hardswishSlope, dst, x, dy)
+}
+
+// ELU does dst[i] = x[i] where it is above 0, and eˣ-1 elsewhere, within 2 ulp.
+func ELU(dst, x []float32) { computed(dst, x).unary("ELU", Mode.elu, dst, x) }
+
+func (m Mode) elu(dst, x []float32) { m.each(eluKernel, eluVec, elu, dst, x) }
+
+// ELUGrad does dst[i] = dy[i] where x[i] is above 0, and dy[i]·eˣ elsewhere.
+func ELUGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("ELUGrad", Mode.eluGrad, dst, x, dy)
+}
+
+func (m Mode) eluGrad(dst, x, dy []float32) {
+	m.eachSlope(eluGradKernel, eluGradVec, eluSlope, dst, x, dy)
+}
+
+// Leaky does dst[i] = dy[i] where x[i] is above 0, and dy[i]·slope elsewhere: the leaky ReLU of x if dy is x, and its gradient.
+func Leaky(dst, x, dy []float32, slope float32) {
+	same("Leaky", len(dst), len(x), len(dy))
+	m := Writing(dst, x, dy)
+	m.leaky(dst, x, dy, slope)
+	m.Done()
+}
+
+func (m Mode) leaky(dst, x, dy []float32, slope float32) {
+	if !m.has(leakyKernel) {
+		for i, v := range x {
+			if dst[i] = dy[i]; !(v > 0) {
+				dst[i] = dy[i] * slope
+			}
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		leakyVec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i), slope)
+	}
+}

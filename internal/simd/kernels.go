@@ -79,6 +79,37 @@ const (
 	sinhGradKernel
 	coshGradKernel
 	atanGradKernel
+	tanKernel
+	asinKernel
+	acosKernel
+	asinhKernel
+	acoshKernel
+	atanhKernel
+	erfcKernel
+	tanGradKernel
+	asinGradKernel
+	acosGradKernel
+	asinhGradKernel
+	acoshGradKernel
+	atanhGradKernel
+	erfcGradKernel
+	roundKernel
+	floorKernel
+	ceilKernel
+	truncKernel
+	softplusKernel
+	logSigmoidKernel
+	mishKernel
+	hardsigmoidKernel
+	hardswishKernel
+	eluKernel
+	softplusGradKernel
+	logSigmoidGradKernel
+	mishGradKernel
+	hardsigmoidGradKernel
+	hardswishGradKernel
+	eluGradKernel
+	leakyKernel
 	powerKernel
 	powerOfKernel
 	sumKernel

@@ -175,6 +175,68 @@ func coshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { pa
 
 func atanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
+func tanVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func asinVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func acosVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func asinhVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func acoshVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func atanhVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func erfcVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func tanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func asinGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func acosGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func asinhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func acoshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func atanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func erfcGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func roundVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func floorVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func ceilVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func truncVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func softplusVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func logSigmoidVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func mishVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func hardsigmoidVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func hardswishVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func eluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
+func softplusGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func logSigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func mishGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func hardsigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func hardswishGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func eluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func leakyVec(level uint8, dst *float32, x *float32, dy *float32, n int, s float32) { panic(noKernel) }
+
 func powerVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
 func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n int) {

@@ -224,6 +224,99 @@ func coshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 func atanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
+func tanVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func asinVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func acosVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func asinhVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func acoshVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func atanhVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func erfcVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func tanGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func asinGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func acosGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func asinhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func acoshGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func atanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func erfcGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func roundVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func floorVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func ceilVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func truncVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func softplusVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func logSigmoidVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func mishVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func hardsigmoidVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func hardswishVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func eluVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
+func softplusGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func logSigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func mishGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func hardsigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func hardswishGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func eluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func leakyVec(level uint8, dst *float32, x *float32, dy *float32, n int, s float32)
+
+//go:noescape
 func powerVec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape

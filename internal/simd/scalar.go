@@ -107,6 +107,12 @@ func atLeast(low, x float32) float32 {
 	return x
 }
 
+// floor is the largest whole number that is not above x, and ceil the smallest one that is not below; trunc has no fraction.
+func floor(x float32) float32     { return float32(math.Floor(float64(x))) }
+func ceil(x float32) float32      { return float32(math.Ceil(float64(x))) }
+func trunc(x float32) float32     { return float32(math.Trunc(float64(x))) }
+func roundEven(x float32) float32 { return float32(math.RoundToEven(float64(x))) }
+
 // sign is -1 or 1, or x where it is zero or NaN.
 func sign(x float32) float32 {
 	switch {

@@ -112,6 +112,107 @@ func erfSlope(x float32) float32 {
 	return FMA(e, scale, e*FMA(FMA(-t, t, z), scale, 2/math.SqrtPi-scale))
 }
 
+// softplus is ln(1+eˣ).
+func softplus(x float32) float32 {
+	if x != x {
+		return x
+	}
+	return max(x, 0) + log1pExp(x)
+}
+
+// logSigmoid is the logarithm of sigmoid.
+func logSigmoid(x float32) float32 {
+	if x != x {
+		return x
+	}
+	return min(x, 0) - log1pExp(x)
+}
+
+func log1pExp(x float32) float32 { return logOf(normalOf1(exp(below(x)))) }
+
+// squareLess1 returns e = eˣ and n = (1+e)² - 1, of which tanh(ln(1+e)) is n/(n+2). From flat on that is 1.
+func squareLess1(x float32) (e, n float32) {
+	e = exp(x)
+	return e, float32(e * (e + 2))
+}
+
+const flat = 20
+
+// atMost is x, or high if x is above it; NaN stays.
+func atMost(high, x float32) float32 {
+	if x > high {
+		return high
+	}
+	return x
+}
+
+// mish is x·tanh(softplus x).
+func mish(x float32) float32 {
+	_, n := squareLess1(atMost(flat, x))
+	return x * (n / (n + 2))
+}
+
+// mishSlope is the derivative of mish.
+func mishSlope(x float32) float32 {
+	x = atMost(flat, x)
+	e, n := squareLess1(x)
+	r := 1 / (n + 2)
+	w := float32(float32(float32(e*4)*(e+1)) * r)
+	return FMA(x, w, n) * r
+}
+
+// hard is min(max(x+3, 0), 6).
+func hard(x float32) float32 {
+	x += 3
+	if x < 0 {
+		x = 0
+	}
+	return atMost(6, x)
+}
+
+// hardswishSlope is the derivative of x·hard(x)/6.
+func hardswishSlope(x float32) float32 {
+	switch {
+	case x > 3:
+		return 1
+	case x < -3:
+		return 0
+	}
+	return FMA(x, 2, 3) / 6
+}
+
+// elu is x where it is above 0, and eˣ-1 elsewhere, and eluSlope its derivative.
+func elu(x float32) float32 {
+	if x > 0 {
+		return x
+	}
+	return expm1(x)
+}
+
+func eluSlope(x float32) float32 {
+	if x > 0 {
+		return 1
+	}
+	return exp(x)
+}
+
+// erfc is 1 - erf x.
+func erfc(x float32) float32 {
+	t := abs(x)
+	if t > 10.198 {
+		t = 10.198
+	}
+	z := float32(t * t)
+	e := exp(-z)
+	u := 1 / FMA(t, 0.35*math.Sqrt2, 1)
+	q := float32(poly(u, normalTail[:]) * u)
+	q = float32((q + q) * FMA(e, FMA(-t, t, z), e))
+	if x < 0 {
+		return 2 - q
+	}
+	return q
+}
+
 // The coefficients of the polynomials of tanh, tail and erf, from the lowest.
 var (
 	tangent    = [...]float32{-0.333332839254, 0.133314912894, -0.0537434982405, 0.0206505877273, -0.00571704546186}

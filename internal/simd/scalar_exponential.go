@@ -34,10 +34,83 @@ func log1p(x float32) float32 {
 	case math.IsInf(float64(x), 1):
 		return x
 	}
+	return logOf(normalOf1(x))
+}
+
+// normalOf1 returns e and f with 1+x = 2ᵉ·(1+f) and 1+f in [√½, √2), for -1 < x < Inf.
+func normalOf1(x float32) (e, f float32) {
 	i := (int32(math.Float32bits(x+1)) - root) >> 23
 	s := math.Float32frombits(uint32(0x40800000 - i<<23))
-	f := math.Float32frombits(math.Float32bits(x)-uint32(i<<23)) + FMA(s, 0.25, -1)
-	return logOf(float32(i), f)
+	return float32(i), math.Float32frombits(math.Float32bits(x)-uint32(i<<23)) + FMA(s, 0.25, -1)
+}
+
+// asinh is the inverse of sinh.
+func asinh(x float32) float32 {
+	t := abs(x)
+	u := t + float32(t*t)/(sqrt(FMA(t, t, 1))+1)
+	return signed(log1pOrTwice(t, u), x)
+}
+
+// acosh is the inverse of cosh.
+func acosh(x float32) float32 {
+	if x < 1 {
+		return float32(math.NaN())
+	}
+	d := x - 1
+	return log1pOrTwice(x, d+sqrt(float32(d*(x+1))))
+}
+
+// log1pOrTwice is ln(1+u), and ln(2t) where t is large, for t and u not below 0.
+func log1pOrTwice(t, u float32) float32 {
+	large := t > 0x1p30
+	if large {
+		u = t
+	}
+	if !(u <= math.MaxFloat32) {
+		return u
+	}
+	e, f := normalOf1(u)
+	if large {
+		e++
+	}
+	return logOf(e, f)
+}
+
+// atanh is the inverse of tanh.
+func atanh(x float32) float32 {
+	t := abs(x)
+	two := t + t
+	u := two / (1 - t)
+	if t < 0.5 {
+		u = FMA(u, t, two)
+	}
+	switch {
+	case !(t <= 1):
+		return float32(math.NaN())
+	case u > math.MaxFloat32:
+		return signed(u, x)
+	}
+	return signed(float32(logOf(normalOf1(u))*0.5), x)
+}
+
+// asinhSlope and acoshSlope are the derivatives of asinh and acosh.
+func asinhSlope(x float32) float32 {
+	c := shrink(x)
+	s := float32(x * c)
+	return c / sqrt(FMA(s, s, c*c))
+}
+
+func acoshSlope(x float32) float32 {
+	c := shrink(x)
+	return c / sqrt(float32(float32((x-1)*c)*float32((x+1)*c)))
+}
+
+// shrink is 2⁻⁶⁴ for large x and else 1.
+func shrink(x float32) float32 {
+	if abs(x) > 0x1p40 {
+		return 0x1p-64
+	}
+	return 1
 }
 
 // exp2 is 2ˣ.

@@ -177,6 +177,106 @@ func (m Mode) atanGrad(dst, x, dy []float32) {
 	m.eachSlope(atanGradKernel, atanGradVec, atanSlope, dst, x, dy)
 }
 
+// Tan does dst[i] = tan x[i], x in radians, within 3 ulp, as Sin does.
+func Tan(dst, x []float32) { computed(dst, x).unary("Tan", Mode.tan, dst, x) }
+
+func (m Mode) tan(dst, x []float32) {
+	m.within(x, func(m Mode, i, end int) { m.each(tanKernel, tanVec, tan, dst[i:end], x[i:end]) })
+}
+
+// TanGrad does dst[i] = dy[i]·(1 + y[i]²), y the result of Tan.
+func TanGrad(dst, y, dy []float32) {
+	Writing(dst, y, dy).gradient("TanGrad", Mode.tanGrad, dst, y, dy)
+}
+
+func (m Mode) tanGrad(dst, y, dy []float32) {
+	m.eachPair(tanGradKernel, tanGradVec, func(y, dy float32) float32 { return dy * FMA(y, y, 1) }, dst, y, dy)
+}
+
+// Asin does dst[i] = arcsin x[i], within 3 ulp; NaN unless |x[i]| ≤ 1.
+func Asin(dst, x []float32) { computed(dst, x).unary("Asin", Mode.asin, dst, x) }
+
+func (m Mode) asin(dst, x []float32) { m.each(asinKernel, asinVec, asin, dst, x) }
+
+// AsinGrad does dst[i] = dy[i]/√(1-x[i]²).
+func AsinGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("AsinGrad", Mode.asinGrad, dst, x, dy)
+}
+
+func (m Mode) asinGrad(dst, x, dy []float32) {
+	m.eachPair(asinGradKernel, asinGradVec, func(x, dy float32) float32 { return dy / beside(x) }, dst, x, dy)
+}
+
+// Acos does dst[i] = arccos x[i], within 3 ulp; NaN unless |x[i]| ≤ 1.
+func Acos(dst, x []float32) { computed(dst, x).unary("Acos", Mode.acos, dst, x) }
+
+func (m Mode) acos(dst, x []float32) { m.each(acosKernel, acosVec, acos, dst, x) }
+
+// AcosGrad does dst[i] = -dy[i]/√(1-x[i]²).
+func AcosGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("AcosGrad", Mode.acosGrad, dst, x, dy)
+}
+
+func (m Mode) acosGrad(dst, x, dy []float32) {
+	m.eachPair(acosGradKernel, acosGradVec, func(x, dy float32) float32 { return -dy / beside(x) }, dst, x, dy)
+}
+
+// Asinh does dst[i] = arsinh x[i], within 3 ulp.
+func Asinh(dst, x []float32) { computed(dst, x).unary("Asinh", Mode.asinh, dst, x) }
+
+func (m Mode) asinh(dst, x []float32) { m.each(asinhKernel, asinhVec, asinh, dst, x) }
+
+// AsinhGrad does dst[i] = dy[i]/√(1+x[i]²).
+func AsinhGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("AsinhGrad", Mode.asinhGrad, dst, x, dy)
+}
+
+func (m Mode) asinhGrad(dst, x, dy []float32) {
+	m.eachSlope(asinhGradKernel, asinhGradVec, asinhSlope, dst, x, dy)
+}
+
+// Acosh does dst[i] = arcosh x[i], within 3 ulp; NaN for x[i] < 1.
+func Acosh(dst, x []float32) { computed(dst, x).unary("Acosh", Mode.acosh, dst, x) }
+
+func (m Mode) acosh(dst, x []float32) { m.each(acoshKernel, acoshVec, acosh, dst, x) }
+
+// AcoshGrad does dst[i] = dy[i]/√(x[i]²-1).
+func AcoshGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("AcoshGrad", Mode.acoshGrad, dst, x, dy)
+}
+
+func (m Mode) acoshGrad(dst, x, dy []float32) {
+	m.eachSlope(acoshGradKernel, acoshGradVec, acoshSlope, dst, x, dy)
+}
+
+// Atanh does dst[i] = artanh x[i], within 3 ulp; NaN unless |x[i]| ≤ 1.
+func Atanh(dst, x []float32) { computed(dst, x).unary("Atanh", Mode.atanh, dst, x) }
+
+func (m Mode) atanh(dst, x []float32) { m.each(atanhKernel, atanhVec, atanh, dst, x) }
+
+// AtanhGrad does dst[i] = dy[i]/(1-x[i]²).
+func AtanhGrad(dst, x, dy []float32) {
+	Writing(dst, x, dy).gradient("AtanhGrad", Mode.atanhGrad, dst, x, dy)
+}
+
+func (m Mode) atanhGrad(dst, x, dy []float32) {
+	m.eachPair(atanhGradKernel, atanhGradVec, func(x, dy float32) float32 { return float32(dy/(1-x)) / (x + 1) }, dst, x, dy)
+}
+
+// Erfc does dst[i] = 1 - erf x[i], within 6 ulp for large x[i] too.
+func Erfc(dst, x []float32) { computed(dst, x).unary("Erfc", Mode.erfc, dst, x) }
+
+func (m Mode) erfc(dst, x []float32) { m.each(erfcKernel, erfcVec, erfc, dst, x) }
+
+// ErfcGrad is ErfGrad of -dy.
+func ErfcGrad(dst, x, dy []float32) {
+	computed(dst, x, dy).gradient("ErfcGrad", Mode.erfcGrad, dst, x, dy)
+}
+
+func (m Mode) erfcGrad(dst, x, dy []float32) {
+	m.eachSlope(erfcGradKernel, erfcGradVec, func(x float32) float32 { return -erfSlope(x) }, dst, x, dy)
+}
+
 // Pow does dst[i] = a[i] to the power b[i], within 2 ulp, and of special values what math.Pow gives.
 func (m Mode) Pow(dst, a, b []float32) {
 	if !m.has(powerKernel) || !m.has(powerOfKernel) {
@@ -196,6 +296,10 @@ func (m Mode) Pow(dst, a, b []float32) {
 
 // PowScalar does dst[i] = x[i] to the power v, or with swap v to the power x[i], with the bits of Pow.
 func (m Mode) PowScalar(dst, x []float32, v float32, swap bool) {
+	if v == 2 && !swap {
+		m.Mul(dst, x, x)
+		return
+	}
 	var all [1024]float32
 	for i := range all {
 		all[i] = v

@@ -21,6 +21,9 @@ type unary struct {
 
 func none(float64) float64 { return 0 }
 
+// nearZero is what x + 3 loses where it is near 0.
+func nearZero(x float64) float64 { return 1e-7 }
+
 // phi is the normal distribution Φ, density its derivative φ.
 func phi(x float64) float64     { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 func density(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
@@ -61,6 +64,39 @@ var unaries = []unary{
 	{"sinh", Mode.sinh, math.Sinh, 2, none},
 	{"cosh", Mode.cosh, math.Cosh, 2, none},
 	{"atan", Mode.atan, math.Atan, 2, none},
+	{"tan", Mode.tan, math.Tan, 3, none},
+	{"asin", Mode.asin, math.Asin, 3, none},
+	{"acos", Mode.acos, math.Acos, 3, none},
+	{"asinh", Mode.asinh, math.Asinh, 3, none},
+	{"acosh", Mode.acosh, math.Acosh, 3, none},
+	{"atanh", Mode.atanh, math.Atanh, 3, none},
+	{"erfc", Mode.erfc, math.Erfc, 6, none},
+	{"tanSlope", slopeOf(Mode.tanGrad), func(y float64) float64 { return 1 + y*y }, 0.5, none},
+	{"asinSlope", slopeOf(Mode.asinGrad), func(x float64) float64 { return 1 / math.Sqrt((1-x)*(1+x)) }, 2, none},
+	{"acosSlope", slopeOf(Mode.acosGrad), func(x float64) float64 { return -1 / math.Sqrt((1-x)*(1+x)) }, 2, none},
+	{"asinhSlope", slopeOf(Mode.asinhGrad), func(x float64) float64 { return 1 / math.Sqrt(x*x+1) }, 2.5, none},
+	{"acoshSlope", slopeOf(Mode.acoshGrad), func(x float64) float64 { return 1 / math.Sqrt((x-1)*(x+1)) }, 2.5, none},
+	{"atanhSlope", slopeOf(Mode.atanhGrad), func(x float64) float64 { return 1 / ((1 - x) * (1 + x)) }, 2.5, none},
+	{"erfcSlope", slopeOf(Mode.erfcGrad), func(x float64) float64 { return -2 / math.SqrtPi * math.Exp(-x*x) }, 2, none},
+	{"round", Mode.round, math.RoundToEven, 0, none},
+	{"floor", Mode.floor, math.Floor, 0, none},
+	{"ceil", Mode.ceil, math.Ceil, 0, none},
+	{"trunc", Mode.trunc, math.Trunc, 0, none},
+	{"softplus", Mode.softplus, activation.Softplus, 3, none},
+	{"logSigmoid", Mode.logSigmoid, func(x float64) float64 { return -activation.Softplus(-x) }, 3, none},
+	{"mish", Mode.mish, activation.Mish, 5, func(x float64) float64 { return math.Abs(x) * 0x1p-149 }},
+	{"hardsigmoid", Mode.hardsigmoid, activation.Hardsigmoid, 1, nearZero},
+	{"hardswish", Mode.hardswish, func(x float64) float64 { return x * activation.Hardsigmoid(x) }, 2,
+		func(x float64) float64 { return nearZero(x) * math.Abs(x) }},
+	{"elu", Mode.elu, activation.ELU, 2, none},
+	{"softplusSlope", slopeOf(Mode.softplusGrad), activation.Sigmoid, 2.5, none},
+	{"logSigmoidSlope", slopeOf(Mode.logSigmoidGrad), func(x float64) float64 { return activation.Sigmoid(-x) }, 2.5, none},
+	{"mishSlope", slopeOf(Mode.mishGrad), activation.MishSlope, 5, func(x float64) float64 {
+		return 4e-7*min(1, math.Exp(x)*math.Abs(x)) + math.Abs(x)*0x1p-149
+	}},
+	{"hardsigmoidSlope", slopeOf(Mode.hardsigmoidGrad), activation.HardsigmoidSlope, 1, none},
+	{"hardswishSlope", slopeOf(Mode.hardswishGrad), activation.HardswishSlope, 2, nearZero},
+	{"eluSlope", slopeOf(Mode.eluGrad), activation.ELUSlope, 1, none},
 	{"exp2Slope", slopeOf(Mode.exp2Grad), func(y float64) float64 { return y * math.Ln2 }, 1.5, none},
 	{"log2Slope", slopeOf(Mode.log2Grad), func(x float64) float64 { return 1 / (x * math.Ln2) }, 2, none},
 	{"log10Slope", slopeOf(Mode.log10Grad), func(x float64) float64 { return 1 / (x * math.Ln10) }, 2, none},
@@ -247,7 +283,7 @@ func TestSineBesideALargeNumber(t *testing.T) {
 	}
 	dy, want, got := normals(rand.New(rand.NewPCG(4, 4)), len(x), 1), make([]float32, len(x)), make([]float32, len(x))
 	for name, f := range map[string]func(m Mode, dst, x []float32){
-		"sin": Mode.sin, "cos": Mode.cos,
+		"sin": Mode.sin, "cos": Mode.cos, "tan": Mode.tan,
 		"sinGrad": func(m Mode, dst, x []float32) { m.sinGrad(dst, x, dy) },
 		"cosGrad": func(m Mode, dst, x []float32) { m.cosGrad(dst, x, dy) },
 	} {

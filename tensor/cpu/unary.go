@@ -149,3 +149,18 @@ func clampGrad[T float](dx, dy, x []T, lo, hi float64) {
 		}
 	}
 }
+
+// Leaky computes dst[i] = dy[i] where x[i] > 0, else dy[i]·slope.
+func (c *own) Leaky(dt dtype.DType, dst unsafe.Pointer, s kernel.Slope, slope float64, n int) {
+	if dt == dtype.Float32 {
+		d, g, a := sliceOf[float32](dst, n), sliceOf[float32](s.DY, n), sliceOf[float32](s.X, n)
+		parallel(n, 8, 64, func(lo, hi int) { simd.Leaky(d[lo:hi], a[lo:hi], g[lo:hi], float32(slope)) })
+		return
+	}
+	d, g := sliceOf[float64](dst, n), sliceOf[float64](s.DY, n)
+	for i, v := range sliceOf[float64](s.X, n) {
+		if d[i] = g[i]; !(v > 0) {
+			d[i] *= slope
+		}
+	}
+}

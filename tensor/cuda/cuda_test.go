@@ -276,6 +276,8 @@ func TestElementwise(t *testing.T) {
 	for _, dt := range floats {
 		c.same(fmt.Sprint("clampgrad", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.ClampGrad(x[0], x[1], -1, 0.5) }),
 			c.arg(dt, 300), c.arg(dt, 300))
+		c.same(fmt.Sprint("leaky", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Leaky(x[0], x[1], 0.5) }),
+			c.arg(dt, 300), c.arg(dt, 300))
 		c.same(fmt.Sprint("axpy", dt), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
 			tensor.AddScaledTo(x[0], 0.3, x[1])
 			return x[0]

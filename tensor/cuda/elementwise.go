@@ -145,6 +145,11 @@ func (g kernels) ClampGrad(dt tensor.DType, dx unsafe.Pointer, s kernel.Slope, l
 	g.typed("clamp_grad", dt).ptr(dx, s.DY, s.X).f64(lo).f64(hi).i64(n).each(n)
 }
 
+// Leaky computes dst[i] = dy[i] where x[i] > 0, else dy[i]·slope.
+func (g kernels) Leaky(dt tensor.DType, dst unsafe.Pointer, s kernel.Slope, slope float64, n int) {
+	g.typed("leaky", dt).ptr(dst, s.DY, s.X).f64(slope).i64(n).each(n)
+}
+
 // Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
 func (g kernels) Binary(op kernel.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, n int) {
 	if float(dt) || dt == tensor.BFloat16 {

@@ -37,6 +37,7 @@ type Elementwise interface {
 	Clamp(dt dtype.DType, dst, x unsafe.Pointer, lo, hi float64, n int)  // of floats
 	ClampInt(dt dtype.DType, dst, x unsafe.Pointer, lo, hi int64, n int) // of integers; the type holds lo and hi
 	ClampGrad(dt dtype.DType, dx unsafe.Pointer, s Slope, lo, hi float64, n int)
+	Leaky(dt dtype.DType, dst unsafe.Pointer, s Slope, slope float64, n int)
 	Binary(op BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, n int)
 	BinaryLoop(op BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, l Loop)
 	BinaryScalar(op BinaryOp, dt dtype.DType, dst, x unsafe.Pointer, v Number, n int)

@@ -12,42 +12,52 @@ type UnaryOp uint8
 
 // The unary operators. Sqrt, Log and Rsqrt of a negative number are NaN.
 const (
-	OpNeg      UnaryOp = iota // -x
-	OpAbs                     // |x|; gradient 0 at 0
-	OpExp                     // eˣ
-	OpLog                     // ln x
-	OpSqrt                    // √x
-	OpRsqrt                   // 1/√x
-	OpTanh                    // tanh x
-	OpSigmoid                 // 1/(1+e⁻ˣ)
-	OpRelu                    // max(x, 0); gradient 0 at 0, dy at NaN as in PyTorch
-	OpGelu                    // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2; at ±Inf it and its gradient have their limits
-	OpGeluTanh                // x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))); at ±Inf as OpGelu
-	OpSilu                    // x·sigmoid(x); NaN at -Inf, and so its gradient at ±Inf, as in PyTorch
-	OpSquare                  // x²
-	OpSign                    // -1, 0 or 1; gradient 0
-	OpErf                     // the error function
-	OpSin                     // sin x, x in radians
-	OpCos                     // cos x, x in radians
-	OpLog1p                   // ln(1 + x), exact for small x too
-	OpExpm1                   // eˣ - 1, exact for small x too
-	OpTan                     // tan x, x in radians
-	OpAsin                    // arcsin x, NaN unless |x| <= 1
-	OpAcos                    // arccos x, NaN unless |x| <= 1
-	OpAtan                    // arctan x
-	OpSinh                    // sinh x
-	OpCosh                    // cosh x
-	OpAsinh                   // arsinh x
-	OpAcosh                   // arcosh x, NaN below 1
-	OpAtanh                   // artanh x, NaN unless |x| <= 1
-	OpErfc                    // 1 - erf x, exact for large x too
-	OpErfinv                  // the inverse of erf, NaN unless |x| <= 1
-	OpExp2                    // 2ˣ
-	OpLog2                    // the logarithm to base 2, exact of powers of 2
-	OpLog10                   // the logarithm to base 10
-	OpLgamma                  // ln|Γ(x)|
-	OpDigamma                 // ψ(x), the derivative of ln Γ(x); NaN at negative integers
-	OpI0                      // the modified Bessel function of the first kind, order 0
+	OpNeg         UnaryOp = iota // -x
+	OpAbs                        // |x|; gradient 0 at 0
+	OpExp                        // eˣ
+	OpLog                        // ln x
+	OpSqrt                       // √x
+	OpRsqrt                      // 1/√x
+	OpTanh                       // tanh x
+	OpSigmoid                    // 1/(1+e⁻ˣ)
+	OpRelu                       // max(x, 0); gradient 0 at 0, dy at NaN as in PyTorch
+	OpGelu                       // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2; at ±Inf it and its gradient have their limits
+	OpGeluTanh                   // x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))); at ±Inf as OpGelu
+	OpSilu                       // x·sigmoid(x); NaN at -Inf, and so its gradient at ±Inf, as in PyTorch
+	OpSquare                     // x²
+	OpSign                       // -1, 0 or 1; gradient 0
+	OpErf                        // the error function
+	OpSin                        // sin x, x in radians
+	OpCos                        // cos x, x in radians
+	OpLog1p                      // ln(1 + x), exact for small x too
+	OpExpm1                      // eˣ - 1, exact for small x too
+	OpTan                        // tan x, x in radians
+	OpAsin                       // arcsin x, NaN unless |x| <= 1
+	OpAcos                       // arccos x, NaN unless |x| <= 1
+	OpAtan                       // arctan x
+	OpSinh                       // sinh x
+	OpCosh                       // cosh x
+	OpAsinh                      // arsinh x
+	OpAcosh                      // arcosh x, NaN below 1
+	OpAtanh                      // artanh x, NaN unless |x| <= 1
+	OpErfc                       // 1 - erf x, exact for large x too
+	OpErfinv                     // the inverse of erf, NaN unless |x| <= 1
+	OpExp2                       // 2ˣ
+	OpLog2                       // the logarithm to base 2, exact of powers of 2
+	OpLog10                      // the logarithm to base 10
+	OpLgamma                     // ln|Γ(x)|
+	OpDigamma                    // ψ(x), the derivative of ln Γ(x); NaN at negative integers
+	OpI0                         // the modified Bessel function of the first kind, order 0
+	OpFloor                      // the largest whole number that is not above x; gradient 0, as those of the next three
+	OpCeil                       // the smallest whole number that is not below x
+	OpRound                      // the nearest whole number, of two as near the even one
+	OpTrunc                      // x without its fraction
+	OpSoftplus                   // ln(1+eˣ)
+	OpLogSigmoid                 // -ln(1+e⁻ˣ)
+	OpMish                       // x·tanh(ln(1+eˣ)); NaN at -Inf, and so its gradient, as in PyTorch
+	OpHardsigmoid                // min(max(x+3, 0), 6)/6; gradient dy/6 at -3 and 3
+	OpHardswish                  // x·min(max(x+3, 0), 6)/6; NaN at -Inf, as in PyTorch
+	OpELU                        // x where it is above 0, and eˣ-1 elsewhere
 )
 
 // A Unary describes a unary operator.
@@ -233,18 +243,24 @@ var unaryTable = [...]Unary{
 	},
 	OpTan: {
 		Name: "Tan", Reads: ReadsOutput,
-		Value: math.Tan,
-		Grad:  func(dy, x, y float64) float64 { return dy * (1 + y*y) },
+		Value:   math.Tan,
+		Grad:    func(dy, x, y float64) float64 { return dy * (1 + y*y) },
+		Value32: simd.Tan,
+		Grad32:  func(dx, dy, x, y []float32) { simd.TanGrad(dx, y, dy) },
 	},
 	OpAsin: {
 		Name: "Asin", Reads: ReadsInput, Pole: true,
-		Value: math.Asin,
-		Grad:  func(dy, x, y float64) float64 { return dy / math.Sqrt((1-x)*(1+x)) },
+		Value:   math.Asin,
+		Grad:    func(dy, x, y float64) float64 { return dy / math.Sqrt((1-x)*(1+x)) },
+		Value32: simd.Asin,
+		Grad32:  func(dx, dy, x, y []float32) { simd.AsinGrad(dx, x, dy) },
 	},
 	OpAcos: {
 		Name: "Acos", Reads: ReadsInput, Pole: true,
-		Value: math.Acos,
-		Grad:  func(dy, x, y float64) float64 { return -dy / math.Sqrt((1-x)*(1+x)) },
+		Value:   math.Acos,
+		Grad:    func(dy, x, y float64) float64 { return -dy / math.Sqrt((1-x)*(1+x)) },
+		Value32: simd.Acos,
+		Grad32:  func(dx, dy, x, y []float32) { simd.AcosGrad(dx, x, dy) },
 	},
 	OpAtan: {
 		Name: "Atan", Reads: ReadsInput,
@@ -269,23 +285,31 @@ var unaryTable = [...]Unary{
 	},
 	OpAsinh: {
 		Name: "Asinh", Reads: ReadsInput,
-		Value: math.Asinh,
-		Grad:  func(dy, x, y float64) float64 { return dy / math.Sqrt(x*x+1) },
+		Value:   math.Asinh,
+		Grad:    func(dy, x, y float64) float64 { return dy / math.Sqrt(x*x+1) },
+		Value32: simd.Asinh,
+		Grad32:  func(dx, dy, x, y []float32) { simd.AsinhGrad(dx, x, dy) },
 	},
 	OpAcosh: {
 		Name: "Acosh", Reads: ReadsInput, Pole: true,
-		Value: math.Acosh,
-		Grad:  func(dy, x, y float64) float64 { return dy / math.Sqrt((x-1)*(x+1)) },
+		Value:   math.Acosh,
+		Grad:    func(dy, x, y float64) float64 { return dy / math.Sqrt((x-1)*(x+1)) },
+		Value32: simd.Acosh,
+		Grad32:  func(dx, dy, x, y []float32) { simd.AcoshGrad(dx, x, dy) },
 	},
 	OpAtanh: {
 		Name: "Atanh", Reads: ReadsInput, Pole: true,
-		Value: math.Atanh,
-		Grad:  func(dy, x, y float64) float64 { return dy / ((1 - x) * (1 + x)) },
+		Value:   math.Atanh,
+		Grad:    func(dy, x, y float64) float64 { return dy / ((1 - x) * (1 + x)) },
+		Value32: simd.Atanh,
+		Grad32:  func(dx, dy, x, y []float32) { simd.AtanhGrad(dx, x, dy) },
 	},
 	OpErfc: {
 		Name: "Erfc", Reads: ReadsInput,
-		Value: math.Erfc,
-		Grad:  func(dy, x, y float64) float64 { return -dy * 2 / math.Sqrt(math.Pi) * math.Exp(-x*x) },
+		Value:   math.Erfc,
+		Grad:    func(dy, x, y float64) float64 { return -dy * 2 / math.Sqrt(math.Pi) * math.Exp(-x*x) },
+		Value32: simd.Erfc,
+		Grad32:  func(dx, dy, x, y []float32) { simd.ErfcGrad(dx, x, dy) },
 	},
 	OpErfinv: {
 		Name: "Erfinv", Reads: ReadsOutput, Pole: true,
@@ -327,6 +351,76 @@ var unaryTable = [...]Unary{
 		Name: "I0", Reads: ReadsInput,
 		Value: bessel0,
 		Grad:  func(dy, x, y float64) float64 { return dy * bessel1(x) },
+	},
+	OpFloor: {
+		Name: "Floor", Law: Monotone,
+		Value:   math.Floor,
+		Grad:    func(dy, x, y float64) float64 { return 0 },
+		Value32: simd.Floor,
+		Grad32:  func(dx, dy, x, y []float32) { clear(dx) },
+	},
+	OpCeil: {
+		Name: "Ceil", Law: Monotone,
+		Value:   math.Ceil,
+		Grad:    func(dy, x, y float64) float64 { return 0 },
+		Value32: simd.Ceil,
+		Grad32:  func(dx, dy, x, y []float32) { clear(dx) },
+	},
+	OpRound: {
+		Name: "Round", Law: Monotone,
+		Value:   math.RoundToEven,
+		Grad:    func(dy, x, y float64) float64 { return 0 },
+		Value32: simd.Round,
+		Grad32:  func(dx, dy, x, y []float32) { clear(dx) },
+	},
+	OpTrunc: {
+		Name: "Trunc", Law: Monotone,
+		Value:   math.Trunc,
+		Grad:    func(dy, x, y float64) float64 { return 0 },
+		Value32: simd.Trunc,
+		Grad32:  func(dx, dy, x, y []float32) { clear(dx) },
+	},
+	OpSoftplus: {
+		Name: "Softplus", Reads: ReadsInput, Law: Monotone,
+		Value:   activation.Softplus,
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.Sigmoid(x) },
+		Value32: simd.Softplus,
+		Grad32:  func(dx, dy, x, y []float32) { simd.SoftplusGrad(dx, x, dy) },
+	},
+	OpLogSigmoid: {
+		Name: "LogSigmoid", Reads: ReadsInput, Law: Monotone,
+		Value:   func(x float64) float64 { return -activation.Softplus(-x) },
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.Sigmoid(-x) },
+		Value32: simd.LogSigmoid,
+		Grad32:  func(dx, dy, x, y []float32) { simd.LogSigmoidGrad(dx, x, dy) },
+	},
+	OpMish: {
+		Name: "Mish", Reads: ReadsInput,
+		Value:   activation.Mish,
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.MishSlope(x) },
+		Value32: simd.Mish,
+		Grad32:  func(dx, dy, x, y []float32) { simd.MishGrad(dx, x, dy) },
+	},
+	OpHardsigmoid: {
+		Name: "Hardsigmoid", Reads: ReadsInput, Law: Monotone,
+		Value:   activation.Hardsigmoid,
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.HardsigmoidSlope(x) },
+		Value32: simd.Hardsigmoid,
+		Grad32:  func(dx, dy, x, y []float32) { simd.HardsigmoidGrad(dx, x, dy) },
+	},
+	OpHardswish: {
+		Name: "Hardswish", Reads: ReadsInput,
+		Value:   func(x float64) float64 { return x * activation.Hardsigmoid(x) },
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.HardswishSlope(x) },
+		Value32: simd.Hardswish,
+		Grad32:  func(dx, dy, x, y []float32) { simd.HardswishGrad(dx, x, dy) },
+	},
+	OpELU: {
+		Name: "ELU", Reads: ReadsInput, Law: Monotone,
+		Value:   activation.ELU,
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.ELUSlope(x) },
+		Value32: simd.ELU,
+		Grad32:  func(dx, dy, x, y []float32) { simd.ELUGrad(dx, x, dy) },
 	},
 }
 

@@ -65,6 +65,16 @@ func (w Widening) ClampGrad(dt dtype.DType, dx unsafe.Pointer, s Slope, lo, hi f
 		operand{from: s.DY, to: dx, unit: 1}, read(s.X, 1))
 }
 
+// Leaky computes dst[i] = dy[i] where x[i] > 0, else dy[i]·slope.
+func (w Widening) Leaky(dt dtype.DType, dst unsafe.Pointer, s Slope, slope float64, n int) {
+	if !w.widens("Leaky", dt) {
+		w.Own.Leaky(dt, dst, s, slope, n)
+		return
+	}
+	w.elements(dt, n, func(_, n int, x []unsafe.Pointer) { w.Own.Leaky(f32, x[0], Slope{DY: x[0], X: x[1]}, slope, n) },
+		operand{from: s.DY, to: dst, unit: 1}, read(s.X, 1))
+}
+
 // Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
 func (w Widening) Binary(op BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, n int) {
 	if !w.widens("Binary", dt) {

@@ -76,6 +76,11 @@ func (d *Device) ClampGrad(dt dtype.DType, _ unsafe.Pointer, _ kernel.Slope, _, 
 	d.elements("ClampGrad", dt, n, 2, 3)
 }
 
+// Leaky counts.
+func (d *Device) Leaky(dt dtype.DType, _ unsafe.Pointer, _ kernel.Slope, _ float64, n int) {
+	d.elements("Leaky", dt, n, 2, 3)
+}
+
 // Binary counts, and computes with integers.
 func (d *Device) Binary(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, n int) {
 	d.elements(op.String(), dt, n, 1, 3)

@@ -116,6 +116,56 @@ func (x *vec) sigmoid(a operand.Op) operand.Op {
 	return x.div(x.choose(x.less(a, x.k(0)), e, x.value(1)), x.add(e, x.k(1)))
 }
 
+// floor is the nearest whole number, less 1 where that is above x; ceil is 1 more where it is below x. -0 stays.
+func (x *vec) floor(a operand.Op) operand.Op {
+	n := x.roundEven(a)
+	return x.choose(x.greater(n, a), x.sub(n, x.k(1)), n)
+}
+
+func (x *vec) ceil(a operand.Op) operand.Op {
+	n := x.roundEven(a)
+	return x.or(x.choose(x.less(n, a), x.add(n, x.k(1)), n), x.sign(a))
+}
+
+// log1pExp is ln(1 + e to the -|x|); of NaN it is some number.
+func (x *vec) log1pExp(a operand.Op) operand.Op {
+	return x.logOf(x.normalOf1(x.expDown(x.or(a, x.bits(0x80000000)))))
+}
+
+// squareLess1 returns e = eˣ and n = (1+e)² - 1, of which tanh(ln(1+e)) is n/(n+2). It is for x up to flat, where that is 1.
+func (x *vec) squareLess1(a operand.Op) (e, n operand.Op) {
+	e = x.expDown(a)
+	return e, x.mul(e, x.add(e, x.k(2)))
+}
+
+const flat = 20
+
+func (x *vec) mish(a operand.Op) operand.Op {
+	_, n := x.squareLess1(x.atMost(x.value(flat), a))
+	return x.mul(a, x.div(n, x.add(n, x.k(2))))
+}
+
+// mishSlope is n/(n+2) + x·4e·(1+e)/(n+2)²: 1 at +Inf.
+func (x *vec) mishSlope(a operand.Op) operand.Op {
+	a = x.atMost(x.value(flat), a)
+	e, n := x.squareLess1(a)
+	r := x.div(x.value(1), x.add(n, x.k(2)))
+	w := x.mul(x.mul(x.mul(e, x.k(4)), x.add(e, x.k(1))), r)
+	return x.mul(x.fma(a, w, n), r)
+}
+
+// hard is min(max(x+3, 0), 6).
+func (x *vec) hard(a operand.Op) operand.Op {
+	return x.atMost(x.value(6), x.maxKeep(x.value(0), x.add(a, x.k(3))))
+}
+
+// hardswishSlope is (2x+3)/6 between -3 and 3, and 0 or 1 beyond.
+func (x *vec) hardswishSlope(a operand.Op) operand.Op {
+	s := x.div(x.fma(a, x.k(2), x.value(3)), x.k(6))
+	s = x.choose(x.greater(a, x.k(3)), x.k(1), s)
+	return x.choose(x.less(a, x.k(-3)), x.k(0), s)
+}
+
 // cut is where the normal density ends in float32: exp(-cut²/2) is 0, and not below the
 // smallest argument of expWithin.
 const cut = 14.422
@@ -130,9 +180,13 @@ func (x *vec) tail(a operand.Op) (t, q, e operand.Op) {
 	t = x.atMost(x.value(cut), x.abs(a)) // NaN stays
 	e = x.expWithin(x.mul(x.mul(t, t), x.k(-0.5)))
 	u := x.div(x.value(1), x.fma(t, x.k(0.35), x.value(1)))
-	q = x.poly(u, 0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794, -0.255713498026,
+	return t, x.mul(x.mul(x.tailNear(u), u), e), e
+}
+
+// tailNear is the P of tail.
+func (x *vec) tailNear(u operand.Op) operand.Op {
+	return x.poly(u, 0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794, -0.255713498026,
 		0.143971308734, -0.0291458462173)
-	return t, x.mul(x.mul(q, u), e), e
 }
 
 // geluSlope is the derivative of x·Φ(x), Φ(x) + x·φ(x): 1 at +Inf and 0 at -Inf.
@@ -202,12 +256,16 @@ func (x *vec) expm1(a operand.Op) operand.Op {
 
 // log1p is ln(2ᵉ·(1+f)), e from the rounded 1+x and f = x·2⁻ᵉ + (2⁻ᵉ-1), of which only the sum is rounded where it counts.
 func (x *vec) log1p(a operand.Op) operand.Op {
+	y := x.poles(a, -1, x.logOf(x.normalOf1(a)))
+	return x.choose(x.less(x.abs(a), x.k(0x1p-25)), a, y)
+}
+
+// normalOf1 is normal of 1+a.
+func (x *vec) normalOf1(a operand.Op) (e, f operand.Op) {
 	i := x.shiftRightInt(x.subInt(x.add(a, x.k(1)), x.bits(0x3f3504f3)), 23)
 	down := x.shiftLeft(i, 23)
 	s := x.subInt(x.value(4), down) // 2²⁻ᵉ, for 2⁻¹²⁸ would be subnormal
-	f := x.add(x.subInt(a, down), x.fma(s, x.k(0.25), x.value(-1)))
-	y := x.poles(a, -1, x.logOf(x.fromInt(i), f))
-	return x.choose(x.less(x.abs(a), x.k(0x1p-25)), a, y)
+	return x.fromInt(i), x.add(x.subInt(a, down), x.fma(s, x.k(0.25), x.value(-1)))
 }
 
 // quarters returns q and r with t = i·π/2 + r for the nearest whole number i, and q the bits i·2³⁰: the lowest bit of i
@@ -297,6 +355,42 @@ func (x *vec) halfExp(t operand.Op) (h, rest operand.Op) {
 	return h, x.div(x.value(0.25), h)
 }
 
+// tan of a whole number of quarters and r is sin r/cos r, or -cos r/sin r if the number is odd.
+func (x *vec) tan(a operand.Op) operand.Op {
+	q, r := x.quarters(x.abs(a))
+	sin, cos := x.sinCosNear(r)
+	odd := x.odd(q)
+	y := x.div(x.choose(odd, cos, sin), x.choose(odd, sin, cos))
+	return x.xor(y, x.sign(x.xor(x.shiftLeft(q, 1), a)))
+}
+
+// arc returns y = arcsin s for s = t ≤ ½, and else for s = √((1-t)/2), where arcsin t is π/2 - 2·y; big says which. It is
+// s + s³·P(s²), with Cephes' P for single precision.
+func (x *vec) arc(t operand.Op) (big, y operand.Op) {
+	big = x.greater(t, x.k(0.5))
+	z := x.choose(big, x.fnma(t, x.k(0.5), x.value(0.5)), x.mul(t, t))
+	s := x.choose(big, x.sqrt(z), t)
+	p := x.mul(x.poly(z, 1.6666752422e-1, 7.4953002686e-2, 4.5470025998e-2, 2.4181311049e-2, 4.2163199048e-2), z)
+	return big, x.fma(p, s, s)
+}
+
+func (x *vec) asin(a operand.Op) operand.Op {
+	big, y := x.arc(x.abs(a))
+	return x.or(x.choose(big, x.fnma(y, x.k(2), x.value(math.Pi/2)), y), x.sign(a))
+}
+
+// acos x is π/2 - arcsin x, and beyond ½ 2·y or π - 2·y, y being that of arc.
+func (x *vec) acos(a operand.Op) operand.Op {
+	big, y := x.arc(x.abs(a))
+	far := x.choose(x.less(a, x.k(0)), x.fnma(y, x.k(2), x.value(math.Pi)), x.add(y, y))
+	return x.choose(big, far, x.sub(x.value(math.Pi/2), x.xor(y, x.sign(a))))
+}
+
+// beside is √(1-x²).
+func (x *vec) beside(a operand.Op) operand.Op {
+	return x.sqrt(x.mul(x.sub(x.value(1), a), x.add(a, x.k(1))))
+}
+
 // atan is r + r³·P(r²) for r = |x| ≤ 1, P minimax with a relative error of the whole of 4e-9, and π/2 less that of r = 1/|x| beyond.
 func (x *vec) atan(a operand.Op) operand.Op {
 	t := x.abs(a)
@@ -311,9 +405,72 @@ func (x *vec) atan(a operand.Op) operand.Op {
 
 // atanSlope is 1/(1+x²), of large x c²/(c²+(c·x)²) with a c for which the square does not overflow.
 func (x *vec) atanSlope(a operand.Op) operand.Op {
-	c := x.choose(x.greater(x.abs(a), x.k(0x1p40)), x.k(0x1p-64), x.value(1))
+	c := x.shrink(a)
 	s := x.mul(a, c)
 	return x.mul(x.div(c, x.fma(s, s, x.mul(c, c))), c)
+}
+
+// asinh of t = |x| is ln(1+u) with u = t + t²/(1+√(1+t²)), and ln(2t) for large t, whose square may overflow.
+func (x *vec) asinh(a operand.Op) operand.Op {
+	t := x.abs(a)
+	root := x.sqrt(x.fma(t, t, x.value(1)))
+	u := x.add(t, x.div(x.mul(t, t), x.add(root, x.k(1))))
+	return x.or(x.log1pOrTwice(t, u), x.sign(a))
+}
+
+// acosh is ln(1+u) with u = d + √(d·(x+1)) and d = x - 1, and ln(2x) for large x.
+func (x *vec) acosh(a operand.Op) operand.Op {
+	d := x.sub(a, x.k(1))
+	u := x.add(d, x.sqrt(x.mul(d, x.add(a, x.k(1)))))
+	return x.choose(x.less(a, x.k(1)), x.valueBits(0x7fc00000), x.log1pOrTwice(a, u))
+}
+
+// log1pOrTwice is ln(1+u), and ln(2t) where t is large.
+func (x *vec) log1pOrTwice(t, u operand.Op) operand.Op {
+	large := x.greater(t, x.k(0x1p30))
+	u = x.choose(large, t, u)
+	e, f := x.normalOf1(u)
+	return x.poles(u, -1, x.logOf(x.choose(large, x.add(e, x.k(1)), e), f))
+}
+
+// atanh of t = |x| is ln(1+u)/2 with u = 2t/(1-t), which is 2t + 2t·t/(1-t).
+func (x *vec) atanh(a operand.Op) operand.Op {
+	t := x.abs(a)
+	two := x.add(t, t)
+	u := x.div(two, x.sub(x.value(1), t))
+	u = x.choose(x.less(t, x.k(0.5)), x.fma(u, t, two), u)
+	y := x.poles(u, -1, x.logOf(x.normalOf1(u)))
+	return x.or(x.mul(y, x.k(0.5)), x.sign(a))
+}
+
+// asinhSlope is 1/√(1+x²), and acoshSlope 1/√((x-1)·(x+1)), of large x c/√(c²·…) with a c for which the squares do not overflow.
+func (x *vec) asinhSlope(a operand.Op) operand.Op {
+	c := x.shrink(a)
+	s := x.mul(a, c)
+	return x.div(c, x.sqrt(x.fma(s, s, x.mul(c, c))))
+}
+
+func (x *vec) acoshSlope(a operand.Op) operand.Op {
+	c := x.shrink(a)
+	return x.div(c, x.sqrt(x.mul(x.mul(x.sub(a, x.k(1)), c), x.mul(x.add(a, x.k(1)), c))))
+}
+
+// shrink is 2⁻⁶⁴ for large x and else 1.
+func (x *vec) shrink(a operand.Op) operand.Op {
+	return x.choose(x.greater(x.abs(a), x.k(0x1p40)), x.k(0x1p-64), x.value(1))
+}
+
+// erfc of t = |x| is twice the tail of the normal distribution at √2·t, see tail, and 2 less that for negative x. What x² loses
+// in float32 is d: exp(-x²) is e·(1+d).
+func (x *vec) erfc(a operand.Op) operand.Op {
+	t := x.atMost(x.value(10.198), x.abs(a)) // NaN stays
+	z := x.mul(t, t)
+	d := x.fnma(t, t, z)
+	e := x.expWithin(x.mul(z, x.k(-1)))
+	u := x.div(x.value(1), x.fma(t, x.k(0.35*math.Sqrt2), x.value(1)))
+	q := x.mul(x.tailNear(u), u)
+	q = x.mul(x.add(q, q), x.fma(e, d, e))
+	return x.choose(x.less(a, x.k(0)), x.sub(x.value(2), q), q)
 }
 
 // power is tᵇ = 2ᶻ with t = |a| and z = b·log₂ t in two parts.

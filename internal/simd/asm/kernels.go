@@ -184,6 +184,46 @@ var mapKernels = []kernel{
 	slope("sinhGrad", (*vec).cosh).woven(3, 12),
 	slope("coshGrad", (*vec).sinh).woven(2, 12),
 	slope("atanGrad", (*vec).atanSlope).woven(2, 12),
+	unary("tan", 1, (*vec).tan).woven(2, 12),
+	unary("asin", 1, (*vec).asin).woven(2, 12),
+	unary("acos", 1, (*vec).acos).woven(2, 12),
+	unary("asinh", 1, (*vec).asinh).woven(1, 8),
+	unary("acosh", 1, (*vec).acosh).woven(1, 8),
+	unary("atanh", 1, (*vec).atanh).woven(2, 8),
+	unary("erfc", 1, (*vec).erfc).woven(2, 12),
+	gradient("tanGrad", 4, func(x *vec, y, dy operand.Op) operand.Op { return x.mul(dy, x.fma(y, y, x.value(1))) }),
+	gradient("asinGrad", 2, func(x *vec, a, dy operand.Op) operand.Op { return x.div(dy, x.beside(a)) }),
+	gradient("acosGrad", 2, func(x *vec, a, dy operand.Op) operand.Op { return x.div(x.xor(dy, x.bits(0x80000000)), x.beside(a)) }),
+	slope("asinhGrad", (*vec).asinhSlope),
+	slope("acoshGrad", (*vec).acoshSlope),
+	gradient("atanhGrad", 2, func(x *vec, a, dy operand.Op) operand.Op {
+		return x.div(x.div(dy, x.sub(x.value(1), a)), x.add(a, x.k(1)))
+	}),
+	slope("erfcGrad", func(x *vec, a operand.Op) operand.Op { return x.xor(x.erfSlope(a), x.bits(0x80000000)) }).woven(3, 12),
+	unary("round", 4, (*vec).roundEven),
+	unary("floor", 4, (*vec).floor),
+	unary("ceil", 4, (*vec).ceil),
+	unary("trunc", 4, func(x *vec, a operand.Op) operand.Op { return x.or(x.floor(x.abs(a)), x.sign(a)) }),
+	unary("softplus", 1, func(x *vec, a operand.Op) operand.Op { return x.add(x.maxKeep(x.value(0), a), x.log1pExp(a)) }).woven(2, 8),
+	unary("logSigmoid", 1, func(x *vec, a operand.Op) operand.Op { return x.sub(x.minKeep(x.value(0), a), x.log1pExp(a)) }).woven(2, 8),
+	unary("mish", 1, (*vec).mish).woven(3, 12),
+	unary("hardsigmoid", 2, func(x *vec, a operand.Op) operand.Op { return x.div(x.hard(a), x.k(6)) }),
+	unary("hardswish", 2, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.div(x.hard(a), x.k(6))) }),
+	unary("elu", 1, func(x *vec, a operand.Op) operand.Op { return x.choose(x.greater(a, x.k(0)), a, x.expm1(a)) }).woven(2, 12),
+	slope("softplusGrad", (*vec).sigmoid).woven(4, 6),
+	slope("logSigmoidGrad", func(x *vec, a operand.Op) operand.Op { return x.sigmoid(x.xor(a, x.bits(0x80000000))) }).woven(4, 6),
+	slope("mishGrad", (*vec).mishSlope).woven(3, 12),
+	gradient("hardsigmoidGrad", 2, func(x *vec, a, dy operand.Op) operand.Op {
+		return x.choose(x.lessOrEqual(x.abs(a), x.k(3)), x.div(dy, x.k(6)), x.value(0))
+	}),
+	gradient("hardswishGrad", 2, func(x *vec, a, dy operand.Op) operand.Op { return x.mul(dy, x.hardswishSlope(a)) }),
+	slope("eluGrad", func(x *vec, a operand.Op) operand.Op {
+		return x.choose(x.greater(a, x.k(0)), x.k(1), x.expDown(a))
+	}).woven(4, 10),
+	{name: "leakyVec", slices: "dst x dy", scalars: "s", unroll: 4, nonTemporal: true, body: func(x *vec) {
+		dy := x.load("dy")
+		x.store("dst", x.choose(x.greater(x.load("x"), x.k(0)), dy, x.mul(dy, x.s("s"))))
+	}},
 	{name: "powerVec", slices: "dst a b", unroll: 1, hoist: 8, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.power(x.load("a"), x.load("b")))
 	}},

@@ -314,6 +314,28 @@ static __device__ T gelu_tanh_slope(T x) {
 template <class T>
 static __device__ T sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
 
+static __device__ float floor_of(float x) { return floorf(x); }
+static __device__ double floor_of(double x) { return floor(x); }
+static __device__ float round_of(float x) { return rintf(x); }
+static __device__ double round_of(double x) { return rint(x); }
+static __device__ float trunc_of(float x) { return truncf(x); }
+static __device__ double trunc_of(double x) { return trunc(x); }
+
+// softplus is ln(1+e^x), mish_slope the derivative of x·tanh(softplus(x)), 1 at +Inf, and hard min(max(x+3, 0), 6).
+template <class T>
+static __device__ T softplus(T x) { return (x < 0 ? (T)0 : x) + log1p_of(exp_of(x < 0 ? x : -x)); }
+template <class T>
+static __device__ T mish_slope(T x) {
+	x = x > 40 ? (T)40 : x;
+	T t = tanh_of(softplus(x));
+	return t + x * (1 - t) * (1 + t) * sigmoid(x);
+}
+template <class T>
+static __device__ T hard(T x) {
+	x += 3;
+	return x < 0 ? (T)0 : x > 6 ? (T)6 : x;
+}
+
 // A Unary is what an operator computes: its value, its gradient dy·op'(x) for y = op(x), and
 // of integers their value modulo 2^64. ops.h names all of them: one that is missing does not
 // compile.
@@ -363,6 +385,16 @@ UNARY(LOG10, log10_of(x), dy / (x * (T)2.30258509299404568402))
 UNARY(LGAMMA, lgamma_of(x), dy * (T)digamma(x))
 UNARY(DIGAMMA, (T)digamma(x), dy * (T)trigamma(x))
 UNARY(I0, bessel_i0(x), dy * bessel_i1(x))
+UNARY(FLOOR, floor_of(x), (T)0)
+UNARY(CEIL, -floor_of(-x), (T)0)
+UNARY(ROUND, round_of(x), (T)0)
+UNARY(TRUNC, trunc_of(x), (T)0)
+UNARY(SOFTPLUS, softplus(x), dy * sigmoid(x))
+UNARY(LOG_SIGMOID, -softplus(-x), dy * sigmoid(-x))
+UNARY(MISH, x * tanh_of(softplus(x)), dy * mish_slope(x))
+UNARY(HARDSIGMOID, hard(x) / 6, x >= -3 && x <= 3 ? dy / 6 : (T)0)
+UNARY(HARDSWISH, x * (hard(x) / 6), dy * (x < -3 ? (T)0 : x > 3 ? (T)1 : (2 * x + 3) / 6))
+UNARY(ELU, x > 0 ? x : expm1_of(x), dy * (x > 0 ? (T)1 : exp_of(x)))
 
 // unary_one returns op(x) and unary_grad_one its gradient.
 template <class T>
@@ -492,6 +524,13 @@ static __device__ void clamp_grad(T *dx, const T *dy, const T *x, double lo, dou
 }
 KERNEL(clamp_grad_f32, float *dx, const float *dy, const float *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
 KERNEL(clamp_grad_f64, double *dx, const double *dy, const double *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
+
+template <class T>
+static __device__ void leaky(T *dst, const T *dy, const T *x, double slope, i64 n) {
+	EACH(i, n) dst[i] = x[i] > 0 ? dy[i] : dy[i] * (T)slope;
+}
+KERNEL(leaky_f32, float *dst, const float *dy, const float *x, double slope, i64 n) { leaky(dst, dy, x, slope, n); }
+KERNEL(leaky_f64, double *dst, const double *dy, const double *x, double slope, i64 n) { leaky(dst, dy, x, slope, n); }
 
 static __device__ float mod_of(float a, float b) { return fmodf(a, b); }
 static __device__ double mod_of(double a, double b) { return fmod(a, b); }

@@ -91,8 +91,9 @@ inline double erfinv(double x) {
 inline float erfinvf(float x) { return (float)erfinv(x); }
 
 // sinpi, cospi and the Bessel functions are CUDA's; the C library has none of them. x - 2·rint(x/2) is exact.
-inline double sinpi(double x) { return sin(M_PI * (x - 2 * rint(x / 2))); }
-inline double cospi(double x) { return cos(M_PI * (x - 2 * rint(x / 2))); }
+inline double half_turns(double x) { return fmod(rint(x), 2) != 0 ? -1 : 1; } // as exact near whole numbers as a GPU's
+inline double sinpi(double x) { return half_turns(x) * sin(M_PI * (x - rint(x))); }
+inline double cospi(double x) { return half_turns(x) * cos(M_PI * (x - rint(x))); }
 inline double cyl_bessel_i0(double x) { return isinf(x) ? INFINITY : std::cyl_bessel_i(0., fabs(x)); }
 inline double cyl_bessel_i1(double x) { return copysign(isinf(x) ? INFINITY : std::cyl_bessel_i(1., fabs(x)), x); }
 inline float cyl_bessel_i0f(float x) { return (float)cyl_bessel_i0(x); }
