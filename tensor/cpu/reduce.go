@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"bytes"
 	"math/bits"
 	"unsafe"
 
@@ -27,7 +28,29 @@ func (c *own) Reduce(op kernel.ReduceOp, dt dtype.DType, dst, x unsafe.Pointer, 
 		reduce(op, d, s, a.N, a.Inner, float32s.start(op), reduceRow32)
 		return
 	}
+	if dt == dtype.Bool && a.Inner == 1 {
+		reduceBool(op, sliceOf[byte](dst, a.Outer), sliceOf[byte](x, a.Numel()), a.N)
+		return
+	}
 	types[dt].reduce(op, dst, x, a)
+}
+
+// reduceBool sets dst[o] to whether there is a 1 in row o of n, or no 0.
+func reduceBool(op kernel.ReduceOp, dst, x []byte, n int) {
+	sought, found := byte(1), byte(1)
+	switch op {
+	case kernel.OpAmax:
+	case kernel.OpAmin:
+		sought, found = 0, 0
+	default:
+		kernel.Missing("the CPU for Bool", op)
+	}
+	for o := range dst {
+		dst[o] = 1 - found
+		if bytes.IndexByte(x[o*n:(o+1)*n], sought) >= 0 {
+			dst[o] = found
+		}
+	}
 }
 
 // Reduce is Widening's Reduce, except for a sum of bfloat16, which has a faster form.
