@@ -55,7 +55,10 @@ func (x *Tensor) running(op string, dim int, beats kernel.CompareOp) (values, in
 
 // runningBest is running of a local tensor. After each pass an element is the best of so many up to it, or of all.
 func runningBest(x *tensor.Tensor, dim int, beats kernel.CompareOp) (values, index *tensor.Tensor) {
-	n := x.Dim(dim)
+	dt, n := x.DType(), x.Dim(dim)
+	if tensor.HostComputes(x.Device()) && (dt == tensor.Float32 || dt == tensor.Float64 || dt == tensor.Int64) {
+		return tensor.Running(x, dim, beats == kernel.OpLt)
+	}
 	values, index = x, tensor.Expand(along(tensor.Arange(x.Device(), tensor.Int64, 0, n), dim, x.NDim()), x.Shape()...)
 	for have := 1; have < n; have *= 2 {
 		before := func(t *tensor.Tensor) *tensor.Tensor { return tensor.Narrow(t, dim, 0, n-have) }

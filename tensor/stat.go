@@ -108,6 +108,37 @@ func CumprodGrad(dy, x *Tensor, dim int) *Tensor {
 	return dx
 }
 
+// Running returns the largest of the elements up to each one along dimension dim, or with least the smallest, NaN from the first NaN
+// on, and where they are, Int64; of equal ones the last. x is Float32, Float64 or Int64. It is computed on the host.
+func Running(x *Tensor, dim int, least bool) (values, index *Tensor) {
+	const op = "Running"
+	if dim = x.axis(op, dim); dim != x.NDim()-1 {
+		outer, inner := x.around(dim)
+		values, index = Running(Transpose(x.Reshape(outer, x.dims[dim], inner), 1, 2), 2, least)
+		return Transpose(values, 1, 2).Reshape(x.Shape()...), Transpose(index, 1, 2).Reshape(x.Shape()...)
+	}
+	values, index = allocLike(op, x), alloc(op, x.dev, Int64, x.Shape())
+	switch x.dtype {
+	case Float32:
+		running[float32](values, index, x, least)
+	case Float64:
+		running[float64](values, index, x, least)
+	case Int64:
+		running[int64](values, index, x, least)
+	default:
+		throwType(op, "%v: want float32, float64 or int64; Cast first", x.brief())
+	}
+	runtime.KeepAlive(x)
+	return values, index
+}
+
+// running is Running of rows of elements of type T.
+func running[T float32 | float64 | int64](values, index, x *Tensor, least bool) {
+	Edit(values, func(v []T) {
+		Edit(index, func(at []int64) { cpu.Running(v, at, Read[T](x), x.dims[x.NDim()-1], least) })
+	})
+}
+
 // turned returns f of x, [outer, inner, n] for dimension dim of n elements, turned back.
 func (x *Tensor) turned(dim int, f func(x *Tensor) *Tensor) *Tensor {
 	outer, inner := x.around(dim)

@@ -56,3 +56,21 @@ func CumprodGrad[T float](dx, dy, x []T, n int) {
 		}
 	})
 }
+
+// Running computes the largest of the elements up to each one of rows of n, or with least the smallest, and where they are: of equal
+// ones the last, and of NaN too.
+func Running[T number](values []T, index []int64, x []T, n int, least bool) {
+	for lo := 0; lo < len(x); lo += n {
+		row, best, at := x[lo:lo+n], x[lo], 0
+		for i, v := range row {
+			beaten := best < v
+			if least {
+				beaten = best > v
+			}
+			if beaten || best == v || v != v {
+				best, at = v, i
+			}
+			values[lo+i], index[lo+i] = best, int64(at)
+		}
+	}
+}
