@@ -279,11 +279,14 @@ func (x *Tensor) PowScalar(v float64) *Tensor {
 	})
 	if x.tracked() {
 		out.recordTwice("PowScalar", func(gy *Tensor) {
-			if v == 0 { // also at 0
+			switch v {
+			case 0: // also at 0
 				x.accumulate(gy.Scale(0))
-				return
+			case 2:
+				x.accumulate(gy.Mul(x.Scale(2)))
+			default:
+				x.accumulate(gy.Mul(x.PowScalar(v - 1).Scale(v)))
 			}
-			x.accumulate(gy.Mul(x.PowScalar(v - 1).Scale(v)))
 		})
 	}
 	return out
