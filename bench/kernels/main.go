@@ -79,6 +79,11 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		tensor.Data[int64](ids)[i] = int64(i) * 7919 % int64(n)
 	}
 	rows := tensor.Coalesce(ids, y, 0, n)
+	columns := tensor.New(cpu, tensor.Int64, n, d)
+	for i := range tensor.Data[int64](columns) {
+		tensor.Data[int64](columns)[i] = int64(i) * 7919 % int64(d)
+	}
+	size, small, mask := tensor.Unary(kernel.OpAbs, x), tensor.Unary(kernel.OpTanh, x), tensor.CompareScalar(kernel.OpGt, y, 0)
 	adamW := tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
 	return []measurement{
 		{"copy", 2, func() { tensor.Copy(out, x) }},
@@ -93,6 +98,31 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"gelu", 2, func() { tensor.Unary(kernel.OpGelu, x) }},
 		{"gelu gradient", 3, func() { tensor.UnaryGrad(kernel.OpGelu, y, x, nil) }},
 		{"silu", 2, func() { tensor.Unary(kernel.OpSilu, x) }},
+		{"sqrt", 2, func() { tensor.Unary(kernel.OpSqrt, size) }},
+		{"log", 2, func() { tensor.Unary(kernel.OpLog, size) }},
+		{"erf", 2, func() { tensor.Unary(kernel.OpErf, x) }},
+		{"sin", 2, func() { tensor.Unary(kernel.OpSin, x) }},
+		{"tan", 2, func() { tensor.Unary(kernel.OpTan, x) }},
+		{"asin", 2, func() { tensor.Unary(kernel.OpAsin, small) }},
+		{"asinh", 2, func() { tensor.Unary(kernel.OpAsinh, x) }},
+		{"round", 2, func() { tensor.Unary(kernel.OpRound, x) }},
+		{"elu", 2, func() { tensor.Unary(kernel.OpELU, x) }},
+		{"elu gradient", 3, func() { tensor.UnaryGrad(kernel.OpELU, y, x, nil) }},
+		{"softplus", 2, func() { tensor.Unary(kernel.OpSoftplus, x) }},
+		{"softplus gradient", 3, func() { tensor.UnaryGrad(kernel.OpSoftplus, y, x, nil) }},
+		{"mish", 2, func() { tensor.Unary(kernel.OpMish, x) }},
+		{"mish gradient", 3, func() { tensor.UnaryGrad(kernel.OpMish, y, x, nil) }},
+		{"hardswish", 2, func() { tensor.Unary(kernel.OpHardswish, x) }},
+		{"hardswish gradient", 3, func() { tensor.UnaryGrad(kernel.OpHardswish, y, x, nil) }},
+		{"leaky relu", 2, func() { tensor.Leaky(x, x, 0.01) }},
+		{"leaky relu gradient", 3, func() { tensor.Leaky(y, x, 0.01) }},
+		{"clamp", 2, func() { tensor.Clamp(x, -1, 1) }},
+		{"clamp gradient", 3, func() { tensor.ClampGrad(y, x, -1, 1) }},
+		{"pow", 3, func() { tensor.Binary(kernel.OpPow, size, y) }},
+		{"less than", 2, func() { tensor.Compare(kernel.OpLt, x, y) }},
+		{"where", 3, func() { tensor.Where(mask, x, y) }},
+		{"masked fill", 2, func() { tensor.MaskedFill(x, mask, 0) }},
+		{"any of rows", 0.25, func() { tensor.Reduce(kernel.OpAmax, mask, []int{1}, false) }},
 		{"softmax", 2, func() { tensor.Softmax(x, 1) }},
 		{"softmax gradient", 3, func() { tensor.SoftmaxGrad(y, soft, 1) }},
 		{"log-softmax", 2, func() { tensor.LogSoftmax(x, 1) }},
@@ -104,6 +134,13 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"sum of rows", 1, func() { tensor.Sum(x, []int{1}, false) }},
 		{"max of rows", 1, func() { tensor.Reduce(kernel.OpAmax, x, []int{1}, false) }},
 		{"argmax of rows", 1, func() { tensor.Argmax(x, 1, false) }},
+		{"top 4 of rows", 1, func() { tensor.TopK(x, 4, 1) }},
+		{"sort rows", 2, func() { tensor.Sort(x, 1, false) }},
+		{"product of rows", 1, func() { tensor.Reduce(kernel.OpProd, x, []int{1}, false) }},
+		{"cumulative sum", 2, func() { tensor.Cumsum(x, 1) }},
+		{"flip", 2, func() { tensor.Flip(x, 1) }},
+		{"gather", 2, func() { tensor.Gather(x, 1, columns) }},
+		{"scatter add", 2, func() { tensor.ScatterAddTo(out, 1, columns, y) }},
 		{"gather rows", 2, func() { tensor.TakeRows(x, ids, 0) }},
 		{"gather rows gradient", 2, func() { tensor.Coalesce(ids, y, 0, n) }},
 		{"normal", 1, func() { tensor.FillNormal(out, tensor.Key{Seed: 1}, 0, 1, nil, nil) }},
