@@ -149,7 +149,8 @@ func (c *Call) checkVectors(rank, size, d, n int) error {
 		}
 		return nil
 	default:
-		return fmt.Errorf("no check of %v, whose buffers are of layouts %d and %d; write it in checkCounts of package comm/backend", c.Kind, s.Dst, s.Src)
+		return fmt.Errorf("no check of %v, whose buffers are of layouts %d and %d; write it in checkCounts of package comm/backend",
+			c.Kind, s.Dst, s.Src)
 	}
 }
 
