@@ -70,7 +70,7 @@ func (p *AdaptivePool) spans(x *dtensor.Tensor) []kernel.Spans {
 
 // composed is Forward by operators.
 func (p *AdaptivePool) composed(x *dtensor.Tensor) *dtensor.Tensor {
-	y := x.Cast(x.DType().Wide())
+	y := widened(x)
 	for d := len(p.sizes) - 1; d >= 0; d-- { // the last first, so that of equal elements the first is found
 		if size := p.sizes[d]; size > 0 {
 			y = p.along(y, 2+d, size)

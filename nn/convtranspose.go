@@ -79,7 +79,7 @@ func (v *ConvTranspose) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	}
 	ws := make([]kernel.Window, dims)
 	for d, w := range v.windows {
-		ws[d] = kernel.Window{Size: sizes[d], Count: x.Dim(2 + d), Kernel: w.Kernel, Stride: w.Stride, Padding: w.Padding, Dilation: w.Dilation}
+		ws[d] = w.sized(sizes[d], x.Dim(2+d))
 	}
 	in, by := widened(x), widened(weight)
 	y := convolveTransposed(in, by, c.Groups, ws, func() *dtensor.Tensor { return v.composed(in, by, sizes) })

@@ -62,10 +62,15 @@ func (ws windows) over(sizes []int) (over []kernel.Window, ok bool) {
 	ok = true
 	for d, w := range ws {
 		n := w.count(sizes[d])
-		over = append(over, kernel.Window{Size: sizes[d], Count: n, Kernel: w.Kernel, Stride: w.Stride, Padding: w.Padding, Dilation: w.Dilation})
+		over = append(over, w.sized(sizes[d], n))
 		ok = ok && n > 0
 	}
 	return over, ok
+}
+
+// sized is w as kernels take it, where it takes count of so many positions.
+func (w Window) sized(size, count int) kernel.Window {
+	return kernel.Window{Size: size, Count: count, Kernel: w.Kernel, Stride: w.Stride, Padding: w.Padding, Dilation: w.Dilation}
 }
 
 // counts returns how many positions each window has.
@@ -107,21 +112,9 @@ func computed(x *dtensor.Tensor, shape []int, places []layout.Placement, local f
 func convolve(x, weight *dtensor.Tensor, groups int, ws []kernel.Window, composed func() *dtensor.Tensor) *dtensor.Tensor {
 	shape := append([]int{x.Dim(0), weight.Dim(0)}, counts(ws)...)
 	y := perBatch(x, shape, func() *tensor.Tensor { return tensor.Conv(x.Local(), weight.Local(), groups, ws) })
-	ofX, ofWeight := dtensor.Tracked(x), dtensor.Tracked(weight)
-	return dtensor.RecordComposed("Conv", y, []*dtensor.Tensor{x, weight}, func(gy *dtensor.Tensor) []dtensor.Grad {
-		grads := make([]dtensor.Grad, 2)
-		if ofX {
-			grads[0] = dtensor.Dense(perBatch(x, x.Shape(), func() *tensor.Tensor {
-				return tensor.ConvInput(gy.Local(), weight.Local(), groups, ws)
-			}))
-		}
-		if ofWeight {
-			grads[1] = dtensor.Dense(summed(x, weight.Shape(), func() *tensor.Tensor {
-				return tensor.ConvWeight(x.Local(), gy.Local(), groups, ws)
-			}))
-		}
-		return grads
-	}, composed)
+	return recordConv("Conv", y, x, weight, composed,
+		func(gy *tensor.Tensor) *tensor.Tensor { return tensor.ConvInput(gy, weight.Local(), groups, ws) },
+		func(gy *tensor.Tensor) *tensor.Tensor { return tensor.ConvWeight(x.Local(), gy, groups, ws) })
 }
 
 // convolveTransposed is the transposed convolution of x and a weight by one kernel, as composed computes it: ws are the windows over
@@ -132,18 +125,22 @@ func convolveTransposed(x, weight *dtensor.Tensor, groups int, ws []kernel.Windo
 		shape = append(shape, w.Size)
 	}
 	y := perBatch(x, shape, func() *tensor.Tensor { return tensor.ConvInput(x.Local(), weight.Local(), groups, ws) })
-	ofX, ofWeight := dtensor.Tracked(x), dtensor.Tracked(weight)
-	return dtensor.RecordComposed("ConvTranspose", y, []*dtensor.Tensor{x, weight}, func(gy *dtensor.Tensor) []dtensor.Grad {
+	return recordConv("ConvTranspose", y, x, weight, composed,
+		func(gy *tensor.Tensor) *tensor.Tensor { return tensor.Conv(gy, weight.Local(), groups, ws) },
+		func(gy *tensor.Tensor) *tensor.Tensor { return tensor.ConvWeight(gy, x.Local(), groups, ws) })
+}
+
+// recordConv records y, which an operator has made of x and a weight. ofX and ofWeight compute this rank's parts of their gradients.
+func recordConv(op string, y, x, weight *dtensor.Tensor, composed func() *dtensor.Tensor,
+	ofX, ofWeight func(gy *tensor.Tensor) *tensor.Tensor) *dtensor.Tensor {
+	wantX, wantWeight := dtensor.Tracked(x), dtensor.Tracked(weight)
+	return dtensor.RecordComposed(op, y, []*dtensor.Tensor{x, weight}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		grads := make([]dtensor.Grad, 2)
-		if ofX {
-			grads[0] = dtensor.Dense(perBatch(x, x.Shape(), func() *tensor.Tensor {
-				return tensor.Conv(gy.Local(), weight.Local(), groups, ws)
-			}))
+		if wantX {
+			grads[0] = dtensor.Dense(perBatch(x, x.Shape(), func() *tensor.Tensor { return ofX(gy.Local()) }))
 		}
-		if ofWeight {
-			grads[1] = dtensor.Dense(summed(x, weight.Shape(), func() *tensor.Tensor {
-				return tensor.ConvWeight(gy.Local(), x.Local(), groups, ws)
-			}))
+		if wantWeight {
+			grads[1] = dtensor.Dense(summed(x, weight.Shape(), func() *tensor.Tensor { return ofWeight(gy.Local()) }))
 		}
 		return grads
 	}, composed)

@@ -77,13 +77,9 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 // too, the ranks along them share the work of an expert.
 func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 	c := m.config
-	rows := x.Flatten(0, x.NDim()-2) // [N, C] S(0)
-	logits := m.Router.Forward(rows)
-	if logits.DType().Narrow() {
-		logits = logits.Cast(tensor.Float32)
-	}
-	probs := logits.Softmax(-1)               // [N, E] S(0)
-	weights, chosen := probs.TopK(c.TopK, -1) // [N, K] S(0)
+	rows := x.Flatten(0, x.NDim()-2)                     // [N, C] S(0)
+	probs := widened(m.Router.Forward(rows)).Softmax(-1) // [N, E] S(0)
+	weights, chosen := probs.TopK(c.TopK, -1)            // [N, K] S(0)
 	r := m.route(chosen, probs.DType())
 	balance = probs.Mean([]int{0}, false).Reduced().Mul(r.share).Sum(nil, false).Scale(float64(c.Experts))
 

@@ -127,7 +127,7 @@ func (p *Pool) meanOf(windows, x *dtensor.Tensor) *dtensor.Tensor {
 	if !p.excludePadding && !p.windows[0].ceil {
 		return windows.Mean([]int{2}, false)
 	}
-	y := windows.Cast(x.DType().Wide()).Sum([]int{2}, false)
+	y := widened(windows).Sum([]int{2}, false)
 	for d, w := range p.windows {
 		counts := w.elements(x.Dim(2+d), !p.excludePadding)
 		shape := slices.Repeat([]int{1}, len(p.windows)-d)

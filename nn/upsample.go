@@ -42,7 +42,7 @@ func (u *Upsample) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 		fault.Throw(fmt.Errorf("nn: Upsample.Forward: %v: it wants [batch, channels] and positions, of which Size %v has as many dimensions",
 			x.Layout(), size))
 	}
-	y := x.Cast(x.DType().Wide())
+	y := widened(x)
 	for d := range dims {
 		y = u.along(y, d)
 	}

@@ -175,13 +175,7 @@ func forward[T float](k *Kernels, v *kernel.Conv) {
 		part = 0
 	}
 	c.turns(k, each+part, func(g, first, images int, room, line []T) {
-		from, stride := c.x[first*c.inAll+g*c.fromAll:], c.inAll
-		if !m.same() {
-			for i := range images {
-				fill(&m, room[i*each:], from[i*c.inAll:], c.In)
-			}
-			from, stride = room, each
-		}
+		from, stride := lay(&m, room, c.x[first*c.inAll+g*c.fromAll:], images, c.inAll, c.In)
 		f := filter[T]{byTap[g*c.weights:], c.In, c.Out, 1, c.In, s.which}
 		to := c.y[first*c.outAll+g*c.toAll:]
 		if part == 0 {
@@ -246,13 +240,7 @@ func backward[T float](k *Kernels, v *kernel.Conv) {
 		phases[i].place(&m, c.Out)
 	}
 	c.turns(k, each+most, func(g, first, images int, room, line []T) {
-		from, stride := c.y[first*c.outAll+g*c.toAll:], c.outAll
-		if !m.same() {
-			for i := range images {
-				fill(&m, room[i*each:], from[i*c.outAll:], c.Out)
-			}
-			from, stride = room, each
-		}
+		from, stride := lay(&m, room, c.y[first*c.outAll+g*c.toAll:], images, c.outAll, c.Out)
 		to, part := c.x[first*c.inAll+g*c.fromAll:], room[c.images*each:]
 		for i := range phases {
 			p := &phases[i]

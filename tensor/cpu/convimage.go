@@ -54,6 +54,19 @@ func fill[T float](m *image, dst, x []T, channels int) {
 	}
 }
 
+// lay returns the images of x, which lie stride elements apart and have so many channels, and how far apart they are: they are x itself
+// if it lies so, and else are filled into room.
+func lay[T float](m *image, room, x []T, images, stride, channels int) (from []T, apart int) {
+	if m.same() {
+		return x, stride
+	}
+	each := channels * m.all()
+	for i := range images {
+		fill(m, room[i*each:], x[i*stride:], channels)
+	}
+	return room, each
+}
+
 // A slide is a set of windows over images: for each element of a window, a tap, where it is in the image for the first of count
 // windows. Windows that are neighbours in the last dimension have neighbours as elements.
 type slide struct {
