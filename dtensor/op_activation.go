@@ -13,11 +13,10 @@ import (
 
 // ELU returns x where it is above 0, and alpha·(eˣ-1) elsewhere.
 func (x *Tensor) ELU(alpha float64) *Tensor {
-	y := x.activation(kernel.OpELU)
 	if alpha == 1 {
-		return y
+		return x.activation(kernel.OpELU)
 	}
-	return y.LeakyReLU(alpha)
+	return x.inWide("ELU", func(x *Tensor) *Tensor { return unary(kernel.OpELU, x).LeakyReLU(alpha) })
 }
 
 // LeakyReLU returns x where it is above 0, and slope·x elsewhere.
