@@ -157,3 +157,30 @@ func TestRepeating(t *testing.T) {
 		return nil
 	})
 }
+
+// Of a narrow type the activations are those of float32, rounded once.
+func TestActivationsRoundOnce(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		x := make([]float64, 4001)
+		for i := range x {
+			x[i] = float64(i-2000) / 500
+		}
+		for _, c := range []struct { // in one order on all ranks
+			name string
+			f    func(T) T
+		}{{"ELU", func(x T) T { return x.ELU(0.3) }}, {"LeakyReLU", func(x T) T { return x.LeakyReLU(0.3) }}, {"Softplus", T.Softplus},
+			{"LogSigmoid", T.LogSigmoid}, {"Mish", T.Mish}, {"Hardswish", T.Hardswish}} {
+			for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
+				in := dtensor.Distribute(m, tensor.FromSlice(m.Device(), x, len(x)), layout.Shard(0)).Cast(dt)
+				got := tensor.ToSlice[float32](c.f(in).Cast(tensor.Float32).Full())
+				want := tensor.ToSlice[float32](c.f(in.Cast(tensor.Float32)).Cast(dt).Cast(tensor.Float32).Full())
+				for i := range got {
+					if got[i] != want[i] {
+						return fmt.Errorf("%s of %v(%v): %v, want %v", c.name, dt, x[i], got[i], want[i])
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
