@@ -24,6 +24,8 @@ const patience = 30 * time.Second
 // TestSignalBeforeTheStart sends the ranks a signal when only the first is there.
 func TestSignalBeforeTheStart(t *testing.T) {
 	t.Parallel()
+	goruntime.LockOSThread() // as work does: the ranks are killed when the thread that forked them ends
+	defer goruntime.UnlockOSThread()
 	g := &guardian{out: newConn(io.Discard), rankOf: map[int]int{}, pids: make([]int, 2)}
 	g.spec.Apps = []App{{Path: "/bin/sleep", Argv: []string{"sleep", "100"}}}
 	g.spec.Ranks = make([]Rank, 2)
