@@ -4,7 +4,7 @@
 
 package gemm
 
-// tilesBF16AMX does C = alpha·A·B + beta·C for rows > 0 by 1 ≤ cols ≤ 32 elements of C and k > 0 pairs, a multiple of 16. A is packed in strips of 32 rows, and each in blocks of 16 pairs; B is a panel of 32 columns. ldc is in bytes; room is for 32 by 32 sums.
+// tilesBF16AMX does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 32 by cols > 0 elements of C and k > 0 pairs, a multiple of 16; with onto, the sums begin with C. Rows of A and its blocks of 16 pairs begin row and block bytes apart, and it is read in whole tiles of 16 rows. B is in panels of 32 columns, one behind the other. ldc is in bytes. If narrow is not nil, C is there, of bfloat16, and only written: beta is 0. room is for 32 by 32 sums.
 //
 //go:noescape
-func tilesBF16AMX(rows int, cols int, k int, a *uint32, b *uint32, c *float32, ldc int, alpha float32, beta float32, room *float32)
+func tilesBF16AMX(rows int, cols int, k int, a *uint32, row int, block int, b *uint32, c *float32, ldc int, alpha float32, beta float32, onto bool, narrow *uint16, room *float32)

@@ -14,41 +14,142 @@ DATA tileConfig<>+48(SB)/8, $0x1010101010101010
 DATA tileConfig<>+56(SB)/8, $0x0000000000000000
 GLOBL tileConfig<>(SB), RODATA|NOPTR, $64
 
-// func tilesBF16AMX(rows int, cols int, k int, a *uint32, b *uint32, c *float32, ldc int, alpha float32, beta float32, room *float32)
-// Requires: AVX, AVX512F, BMI2, CMOV
-TEXT ·tilesBF16AMX(SB), NOSPLIT, $0-72
+DATA upperHalves<>+0(SB)/2, $0x0001
+DATA upperHalves<>+2(SB)/2, $0x0003
+DATA upperHalves<>+4(SB)/2, $0x0005
+DATA upperHalves<>+6(SB)/2, $0x0007
+DATA upperHalves<>+8(SB)/2, $0x0009
+DATA upperHalves<>+10(SB)/2, $0x000b
+DATA upperHalves<>+12(SB)/2, $0x000d
+DATA upperHalves<>+14(SB)/2, $0x000f
+DATA upperHalves<>+16(SB)/2, $0x0011
+DATA upperHalves<>+18(SB)/2, $0x0013
+DATA upperHalves<>+20(SB)/2, $0x0015
+DATA upperHalves<>+22(SB)/2, $0x0017
+DATA upperHalves<>+24(SB)/2, $0x0019
+DATA upperHalves<>+26(SB)/2, $0x001b
+DATA upperHalves<>+28(SB)/2, $0x001d
+DATA upperHalves<>+30(SB)/2, $0x001f
+DATA upperHalves<>+32(SB)/2, $0x0021
+DATA upperHalves<>+34(SB)/2, $0x0023
+DATA upperHalves<>+36(SB)/2, $0x0025
+DATA upperHalves<>+38(SB)/2, $0x0027
+DATA upperHalves<>+40(SB)/2, $0x0029
+DATA upperHalves<>+42(SB)/2, $0x002b
+DATA upperHalves<>+44(SB)/2, $0x002d
+DATA upperHalves<>+46(SB)/2, $0x002f
+DATA upperHalves<>+48(SB)/2, $0x0031
+DATA upperHalves<>+50(SB)/2, $0x0033
+DATA upperHalves<>+52(SB)/2, $0x0035
+DATA upperHalves<>+54(SB)/2, $0x0037
+DATA upperHalves<>+56(SB)/2, $0x0039
+DATA upperHalves<>+58(SB)/2, $0x003b
+DATA upperHalves<>+60(SB)/2, $0x003d
+DATA upperHalves<>+62(SB)/2, $0x003f
+GLOBL upperHalves<>(SB), RODATA|NOPTR, $64
+
+// func tilesBF16AMX(rows int, cols int, k int, a *uint32, row int, block int, b *uint32, c *float32, ldc int, alpha float32, beta float32, onto bool, narrow *uint16, room *float32)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV
+TEXT ·tilesBF16AMX(SB), NOSPLIT, $0-104
 	LEAQ tileConfig<>+0(SB), AX
 
 	// LDTILECFG (AX)
 	LONG         $0x4978e2c4
 	BYTE         $0x00
 	MOVQ         a+24(FP), SI
-	MOVQ         b+32(FP), DI
-	MOVQ         k+16(FP), R8
-	MOVQ         rows+0(FP), R9
-	MOVQ         c+40(FP), R10
-	MOVQ         ldc+48(FP), R11
-	MOVQ         room+64(FP), R12
-	MOVQ         $0x00000040, DX
+	MOVQ         row+32(FP), DX
+	MOVQ         block+40(FP), R8
+	MOVQ         b+48(FP), BX
+	MOVQ         cols+8(FP), R9
+	MOVQ         ldc+64(FP), R11
+	MOVQ         DX, DI
+	SHLQ         $0x04, DI
 	MOVQ         $0x00000080, R13
-	MOVQ         cols+8(FP), CX
-	MOVL         $0xffffffff, AX
-	BZHIL        CX, AX, AX
-	KMOVW        AX, K1
-	SHRL         $0x10, AX
-	KMOVW        AX, K2
-	VBROADCASTSS alpha+56(FP), Z30
-	VBROADCASTSS beta+60(FP), Z31
+	VBROADCASTSS alpha+72(FP), Z26
+	VBROADCASTSS beta+76(FP), Z27
+	VMOVDQU64    upperHalves<>+0(SB), Z28
+	MOVL         $0x00007fff, AX
+	VPBROADCASTD AX, Z29
+	MOVL         $0x00000001, AX
+	VPBROADCASTD AX, Z30
+	MOVL         $0x00010000, AX
+	VPBROADCASTD AX, Z31
+	MOVQ         narrow+88(FP), R10
+	TESTQ        R10, R10
+	JNE          panel
+	MOVQ         c+56(FP), R10
 
-strip:
-	MOVQ SI, AX
-	MOVQ DI, BX
-	MOVQ R8, CX
-	CMPQ R9, $0x10
-	JLE  low
-	CMPQ cols+8(FP), $0x10
-	JLE  tiles2x1
+panel:
+	MOVQ    $0x00000020, CX
+	CMPQ    R9, CX
+	CMOVQLT R9, CX
+	MOVL    $0xffffffff, AX
+	BZHIL   CX, AX, AX
+	KMOVD   AX, K3
+	KMOVW   AX, K1
+	SHRL    $0x10, AX
+	KMOVW   AX, K2
+	MOVQ    R10, R12
+	MOVQ    R11, R14
+	CMPQ    narrow+88(FP), $0x00
+	JNE     inRoom
+	CMPQ    rows+0(FP), $0x20
+	JLT     inRoom
+	CMPQ    R9, $0x20
+	JLT     inRoom
+	CMPL    alpha+72(FP), $0x3f800000
+	JNE     inRoom
+	CMPL    beta+76(FP), $0x00
+	JEQ     begin
 
+inRoom:
+	MOVQ room+96(FP), R12
+	MOVQ R13, R14
+	CMPB onto+80(FP), $0x00
+	JEQ  begin
+	MOVQ rows+0(FP), CX
+	MOVQ R12, R15
+	MOVQ R10, AX
+
+copied:
+	VMOVUPS.Z (AX), K1, Z2
+	VMOVUPS   Z2, (R15)
+	VMOVUPS.Z 64(AX), K2, Z3
+	VMOVUPS   Z3, 64(R15)
+	ADDQ      R11, AX
+	ADDQ      R13, R15
+	DECQ      CX
+	JNE       copied
+
+begin:
+	MOVQ R14, R15
+	SHLQ $0x04, R15
+	ADDQ R12, R15
+	CMPB onto+80(FP), $0x00
+	JEQ  zeros
+
+	// TILELOADD 0(R12)(R14*1), TMM0
+	LONG $0x4b7b82c4
+	LONG $0x00003484
+	WORD $0x0000
+
+	// TILELOADD 64(R12)(R14*1), TMM1
+	LONG $0x4b7b82c4
+	LONG $0x0040348c
+	WORD $0x0000
+
+	// TILELOADD 0(R15)(R14*1), TMM2
+	LONG $0x4b7b82c4
+	LONG $0x00003794
+	WORD $0x0000
+
+	// TILELOADD 64(R15)(R14*1), TMM3
+	LONG $0x4b7b82c4
+	LONG $0x0040379c
+	WORD $0x0000
+	JMP  multiply
+
+zeros:
 	// TILEZERO TMM0
 	LONG $0x497be2c4
 	BYTE $0xc0
@@ -65,16 +166,27 @@ strip:
 	LONG $0x497be2c4
 	BYTE $0xd8
 
+multiply:
+	MOVQ SI, AX
+	MOVQ k+16(FP), CX
+	CMPQ rows+0(FP), $0x10
+	JLE  low
+	CMPQ R9, $0x10
+	JLE  tiles2x1
+	LEAQ (AX)(DI*1), R15
+
 loop2x2:
 	// TILELOADD 0(AX)(DX*1), TMM4
 	LONG $0x4b7be2c4
 	LONG $0x000010a4
 	WORD $0x0000
+	ADDQ R8, AX
 
-	// TILELOADD 1024(AX)(DX*1), TMM5
-	LONG $0x4b7be2c4
-	LONG $0x040010ac
+	// TILELOADD 0(R15)(DX*1), TMM5
+	LONG $0x4b7bc2c4
+	LONG $0x000017ac
 	WORD $0x0000
+	ADDQ R8, R15
 
 	// TILELOADD 0(BX)(R13*1), TMM6
 	LONG $0x4b7ba2c4
@@ -101,51 +213,26 @@ loop2x2:
 	// TDPBF16PS TMM7, TMM5, TMM3
 	LONG $0x5c42e2c4
 	BYTE $0xdd
-	ADDQ $0x00000800, AX
 	ADDQ $0x00000800, BX
 	SUBQ $0x10, CX
 	JNE  loop2x2
-
-	// TILESTORED TMM0, 0(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x00002c84
-	WORD $0x0000
-
-	// TILESTORED TMM1, 64(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x00402c8c
-	WORD $0x0000
-
-	// TILESTORED TMM2, 2048(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x08002c94
-	WORD $0x0000
-
-	// TILESTORED TMM3, 2112(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x08402c9c
-	WORD $0x0000
-	JMP  update
+	JMP  made
 
 tiles2x1:
-	// TILEZERO TMM0
-	LONG $0x497be2c4
-	BYTE $0xc0
-
-	// TILEZERO TMM2
-	LONG $0x497be2c4
-	BYTE $0xd0
+	LEAQ (AX)(DI*1), R15
 
 loop2x1:
 	// TILELOADD 0(AX)(DX*1), TMM4
 	LONG $0x4b7be2c4
 	LONG $0x000010a4
 	WORD $0x0000
+	ADDQ R8, AX
 
-	// TILELOADD 1024(AX)(DX*1), TMM5
-	LONG $0x4b7be2c4
-	LONG $0x040010ac
+	// TILELOADD 0(R15)(DX*1), TMM5
+	LONG $0x4b7bc2c4
+	LONG $0x000017ac
 	WORD $0x0000
+	ADDQ R8, R15
 
 	// TILELOADD 0(BX)(R13*1), TMM6
 	LONG $0x4b7ba2c4
@@ -159,39 +246,21 @@ loop2x1:
 	// TDPBF16PS TMM6, TMM5, TMM2
 	LONG $0x5c4ae2c4
 	BYTE $0xd5
-	ADDQ $0x00000800, AX
 	ADDQ $0x00000800, BX
 	SUBQ $0x10, CX
 	JNE  loop2x1
-
-	// TILESTORED TMM0, 0(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x00002c84
-	WORD $0x0000
-
-	// TILESTORED TMM2, 2048(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x08002c94
-	WORD $0x0000
-	JMP  update
+	JMP  made
 
 low:
-	CMPQ cols+8(FP), $0x10
+	CMPQ R9, $0x10
 	JLE  tiles1x1
-
-	// TILEZERO TMM0
-	LONG $0x497be2c4
-	BYTE $0xc0
-
-	// TILEZERO TMM1
-	LONG $0x497be2c4
-	BYTE $0xc8
 
 loop1x2:
 	// TILELOADD 0(AX)(DX*1), TMM4
 	LONG $0x4b7be2c4
 	LONG $0x000010a4
 	WORD $0x0000
+	ADDQ R8, AX
 
 	// TILELOADD 0(BX)(R13*1), TMM6
 	LONG $0x4b7ba2c4
@@ -210,32 +279,18 @@ loop1x2:
 	// TDPBF16PS TMM7, TMM4, TMM1
 	LONG $0x5c42e2c4
 	BYTE $0xcc
-	ADDQ $0x00000800, AX
 	ADDQ $0x00000800, BX
 	SUBQ $0x10, CX
 	JNE  loop1x2
-
-	// TILESTORED TMM0, 0(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x00002c84
-	WORD $0x0000
-
-	// TILESTORED TMM1, 64(R12)(R13*1)
-	LONG $0x4b7a82c4
-	LONG $0x00402c8c
-	WORD $0x0000
-	JMP  update
+	JMP  made
 
 tiles1x1:
-	// TILEZERO TMM0
-	LONG $0x497be2c4
-	BYTE $0xc0
-
 loop1x1:
 	// TILELOADD 0(AX)(DX*1), TMM4
 	LONG $0x4b7be2c4
 	LONG $0x000010a4
 	WORD $0x0000
+	ADDQ R8, AX
 
 	// TILELOADD 0(BX)(R13*1), TMM6
 	LONG $0x4b7ba2c4
@@ -245,46 +300,94 @@ loop1x1:
 	// TDPBF16PS TMM6, TMM4, TMM0
 	LONG $0x5c4ae2c4
 	BYTE $0xc4
-	ADDQ $0x00000800, AX
 	ADDQ $0x00000800, BX
 	SUBQ $0x10, CX
 	JNE  loop1x1
 
-	// TILESTORED TMM0, 0(R12)(R13*1)
+made:
+	MOVQ R14, R15
+	SHLQ $0x04, R15
+	ADDQ R12, R15
+
+	// TILESTORED TMM0, 0(R12)(R14*1)
 	LONG $0x4b7a82c4
-	LONG $0x00002c84
+	LONG $0x00003484
 	WORD $0x0000
 
+	// TILESTORED TMM1, 64(R12)(R14*1)
+	LONG $0x4b7a82c4
+	LONG $0x0040348c
+	WORD $0x0000
+
+	// TILESTORED TMM2, 0(R15)(R14*1)
+	LONG $0x4b7a82c4
+	LONG $0x00003794
+	WORD $0x0000
+
+	// TILESTORED TMM3, 64(R15)(R14*1)
+	LONG $0x4b7a82c4
+	LONG $0x0040379c
+	WORD $0x0000
+	CMPQ R12, R10
+	JEQ  wide
+	MOVQ R10, AX
+	MOVQ rows+0(FP), CX
+	CMPQ narrow+88(FP), $0x00
+	JNE  round
+	CMPL beta+76(FP), $0x00
+	JEQ  write
+
 update:
-	MOVQ    $0x00000020, CX
-	CMPQ    R9, CX
-	CMOVQLT R9, CX
-	MOVQ    R12, AX
-	MOVL    beta+60(FP), BX
-	ADDL    BX, BX
+	VMULPS      (R12), Z26, Z0
+	VMULPS      64(R12), Z26, Z1
+	VMOVUPS.Z   (AX), K1, Z2
+	VFMADD231PS Z27, Z2, Z0
+	VMOVUPS.Z   64(AX), K2, Z3
+	VFMADD231PS Z27, Z3, Z1
+	VMOVUPS     Z0, K1, (AX)
+	VMOVUPS     Z1, K2, 64(AX)
+	ADDQ        R13, R12
+	ADDQ        R11, AX
+	DECQ        CX
+	JNE         update
+	JMP         wide
 
-row:
-	VMULPS      (AX), Z30, Z0
-	VMULPS      64(AX), Z30, Z1
-	TESTL       BX, BX
-	JE          store
-	VMOVUPS.Z   (R10), K1, Z2
-	VFMADD231PS Z31, Z2, Z0
-	VMOVUPS.Z   64(R10), K2, Z3
-	VFMADD231PS Z31, Z3, Z1
-
-store:
-	VMOVUPS Z0, K1, (R10)
-	VMOVUPS Z1, K2, 64(R10)
-	ADDQ    R13, AX
-	ADDQ    R11, R10
+write:
+	VMULPS  (R12), Z26, Z0
+	VMULPS  64(R12), Z26, Z1
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	ADDQ    R13, R12
+	ADDQ    R11, AX
 	DECQ    CX
-	JNE     row
-	MOVQ    R8, AX
-	SHLQ    $0x07, AX
-	ADDQ    AX, SI
-	SUBQ    $0x20, R9
-	JG      strip
+	JNE     write
+
+wide:
+	ADDQ $0x00000080, R10
+	JMP  next
+
+round:
+	VMULPS    (R12), Z26, Z0
+	VMULPS    64(R12), Z26, Z1
+	VCMPPS    $0x07, Z0, Z0, K4
+	VPTESTMD  Z31, Z0, K4, K5
+	VPADDD    Z29, Z0, K4, Z0
+	VPADDD    Z30, Z0, K5, Z0
+	VCMPPS    $0x07, Z1, Z1, K4
+	VPTESTMD  Z31, Z1, K4, K5
+	VPADDD    Z29, Z1, K4, Z1
+	VPADDD    Z30, Z1, K5, Z1
+	VPERMT2W  Z1, Z28, Z0
+	VMOVDQU16 Z0, K3, (AX)
+	ADDQ      R13, R12
+	ADDQ      R11, AX
+	DECQ      CX
+	JNE       round
+	ADDQ      $0x40, R10
+
+next:
+	SUBQ $0x20, R9
+	JG   panel
 
 	// TILERELEASE
 	LONG $0x4978e2c4

@@ -18,7 +18,6 @@ import (
 const (
 	blockK = 256
 	blockM = 336 // a multiple of every kernel's rows but of those of AMX
-	tilesM = 320 // for AMX
 	blockN = 1024
 )
 
@@ -26,11 +25,13 @@ const (
 // read it.
 const smallOperand = 1 << 15
 
+// page is how many bytes apart rows compete for the same lines of the first cache.
+const page = 4096
+
 // mostCols is the most columns that a tile has of float32.
 const mostCols = 32
 
-// A workspace holds the packed blocks of one product, and room for a tile of AMX.
-// A pair of bfloat16 takes the place of a float32.
+// A workspace holds the packed blocks of one product, and room for a tile. A pair of bfloat16 takes the place of a float32.
 type workspace[T Float] struct {
 	a    [blockM * blockK]T
 	b    [blockN * blockK]T
@@ -67,7 +68,6 @@ func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 // blockedTo is blocked, or does the part of a pairwise sum that t says. With t, and for a C of bfloat16, which is rounded tile by
 // tile, all of k has to be one block.
 func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T], t *tree[T]) {
-	const page = 4096
 	once := n <= 2*kn.cols // A is read, or twice
 	inPlaceA := a.half == nil && (once || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
 	widenA := a.half != nil && kn.depth() == 1 && !kn.likePairs && (once || m*k <= smallOperand)
@@ -96,10 +96,7 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 	if t != nil {
 		stepK = k
 	}
-	switch {
-	case kn.tiles != nil:
-		stepM = tilesM
-	case widenA && (once || k*n <= smallOperand): // so few rows are in the first cache when tiles read them
+	if widenA && (once || k*n <= smallOperand) { // so few rows are in the first cache when tiles read them
 		stepM = 2 * kn.rows
 	}
 	var ap, bp panels[T]
@@ -131,11 +128,7 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 				default:
 					ap = packA(kn, ws, at, a.from(i, p), mb, kb, done)
 				}
-				if kn.tiles != nil {
-					onTiles(kn, mb, nb, steps, alpha, ap, bp, beta, c.data[i*c.row+j:], c.row, room)
-				} else {
-					macro(kn, i, j, mb, nb, steps, alpha, &ap, &bp, beta, &c, t, room)
-				}
+				macro(kn, i, j, mb, nb, steps, alpha, &ap, &bp, beta, &c, t, room)
 			}
 		}
 	}
@@ -155,14 +148,10 @@ func packB[T Float](kn *kernel, ws *workspace[T], b matrix[T], k, n int) panels[
 	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, kn.steps(k) * kn.cols}
 }
 
-// packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows], or in strips for tiles, unless that is done.
+// packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows], unless that is done.
 func packA[T Float](kn *kernel, ws *workspace[T], at int, a matrix[T], m, k int, done bool) panels[T] {
 	dst := ws.a[at:]
-	switch {
-	case done:
-	case kn.tiles != nil:
-		packStrips(kn, dst, a, m, k, ws.room[:])
-	default:
+	if !done {
 		pack(kn, dst, a.transposed(), k, m, kn.rows)
 	}
 	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, kn.steps(k) * kn.rows}
@@ -219,12 +208,4 @@ func macro[T Float](kn *kernel, row, col, m, n, k int, alpha T, a, b *panels[T],
 // floats returns s; T is float32.
 func floats[T Float](s []T) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
-}
-
-// onTiles is macro for a kernel with tiles: those of A in strips, and room for a tile of C. It does all of a panel of B
-// in one call.
-func onTiles[T Float](kn *kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, room []T) {
-	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
-		kn.tiles(m, min(kn.cols, n-j), k, floats(a.data), floats(b.data[bq:]), floats(c[j:]), ldc, float32(alpha), float32(beta), floats(room))
-	}
 }

@@ -70,6 +70,10 @@ func multiply[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T,
 		multiplyPairwise(kn, m, n, k, alpha, a, b, beta, c, ldc)
 		return
 	}
+	if kn.tiles != nil {
+		tiled(kn, m, n, k, float32(alpha), singles(a), singles(b), float32(beta), operand(false, floats(c), ldc))
+		return
+	}
 	if !few(kn, m, n, k, alpha, a, b, beta, c, ldc) {
 		blocked(kn, m, n, k, alpha, a, b, beta, c, ldc)
 	}
@@ -129,18 +133,18 @@ func batches[T Float](kn *kernel, count int, transA, transB bool, m, n, k int, a
 // With AMX each is made by TDPBF16PS, which takes them 32 at a time, those of even k apart from
 // those of odd k:
 //
-//	even = (a[p]·b[p] + a[p+2]·b[p+2]) + … + a[p+30]·b[p+30]    p = 0, 32, 64, …, in blocks of 2·blockK
+//	even = (a[p]·b[p] + a[p+2]·b[p+2]) + … + a[p+30]·b[p+30]    p = 0, 32, 64, …
 //	odd  = (a[p+1]·b[p+1] + a[p+3]·b[p+3]) + … + a[p+31]·b[p+31]
 //	sum  = sum + (even + odd)
 //
-// Beyond k there are zeros. With both a product is exact, and each addition is rounded to the
+// Beyond k there are zeros. The sum begins with 0 if beta is 0, and with C if alpha and beta are 1; else it is made in blocks of
+// tilesK. With both a product is exact, and each addition is rounded to the
 // nearest, ties to even, as a fused multiply-add is. The order of the sum differs, and so does
 // its rounding, as with any other order; and operands, sums and results below 2⁻¹²⁶ count as
 // zeros. An element still depends on its row of op(A) and its column of op(B) alone: parts and
 // threads do not change it, but ranks on CPUs with different ones of these instructions differ.
 // GODEBUG=cpu.amxbf16=off switches AMX off, and cpu.avx512bf16=off both. AMX is used on Linux
-// alone, and where it lets the process have the tiles. It was tested on an emulated processor,
-// and its speed was not measured.
+// alone, and where it lets the process have the tiles.
 func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
 	batchesBF16(halvesKernel(), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc, strideC)

@@ -22,8 +22,13 @@ var sums = sync.Pool{New: func() any { return new([sumElems]float32) }}
 
 // rounded is gemm for a C of bfloat16. T is float32. A product whose sums are one block is rounded tile by tile.
 func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
-	oneBlock := 0 < k && k <= kn.stepK() && kn.tiles == nil && kn.leaves == nil
-	if oneBlock && m > fewRows && n > 1 && alpha != 0 {
+	oneBlock := 0 < k && k <= kn.stepK() && kn.leaves == nil
+	switch {
+	case !oneBlock || alpha == 0 || n == 1:
+	case kn.tiles != nil && beta == 0:
+		tiled(kn, m, n, k, float32(alpha), singles(a), singles(b), float32(beta), singles(c))
+		return
+	case kn.tiles == nil && m > fewRows:
 		blockedTo(kn, m, n, k, alpha, a, b, beta, c, nil)
 		return
 	}

@@ -39,9 +39,12 @@ func randomHalves(r *rand.Rand, transA, transB bool, m, n, k int, alpha, beta fl
 	return p
 }
 
+// tilesInGo is the name of the kernel of AMX with its instruction in Go.
+const tilesInGo = "AMX in Go"
+
 // halvesKernels returns the kernels of this machine for bfloat16, and that of AMX with its instruction in Go.
 func halvesKernels() map[string]*kernel {
-	list := map[string]*kernel{"AMX in Go": halvesKernelFor(simd.AMX)}
+	list := map[string]*kernel{tilesInGo: halvesKernelFor(simd.AMX)}
 	for name, kn := range list {
 		kn.tiles = tilesGo
 		list[name] = kn
@@ -105,6 +108,12 @@ func TestHalvesHaveTheBitsOfTheirFloats(t *testing.T) {
 				}
 				for trans := range 4 {
 					randomHalves(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], 1, float32(trans%2)).check(t, kn)
+				}
+			}
+			if kn.tiles != nil { // in blocks of k, and in one sum
+				for i, beta := range []float32{0, 1, 0.5} {
+					randomHalves(r, i == 1, i == 2, 33, 17, tilesK+33, 2.5, beta).check(t, kn)
+					randomHalves(r, i == 1, i == 2, 33, 17, tilesK+32, 1, beta).check(t, kn)
 				}
 			}
 		})

@@ -39,3 +39,8 @@ func (x matrix[T]) after(n int) matrix[T] {
 
 // transposed returns the transposed matrix.
 func (x matrix[T]) transposed() matrix[T] { return matrix[T]{x.data, x.half, x.col, x.row} }
+
+// singles returns x; T is float32.
+func singles[T Float](x matrix[T]) matrix[float32] {
+	return matrix[float32]{floats(x.data), x.half, x.row, x.col}
+}

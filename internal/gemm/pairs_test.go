@@ -53,25 +53,30 @@ func dotTile(acc float32, a, b []dtype.BF16) float32 {
 }
 
 // tilesGo is a tilesFunc with the instruction in Go.
-func tilesGo(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32, room []float32) {
-	const strip, width = 32, 32
-	clear(room[:strip*width])
-	ha, hb := halvesOf(a), halvesOf(b)
+func tilesGo(rows, cols, k int, a strip, b []float32, c matrix[float32], alpha, beta float32, room []float32) {
+	clear(room[:tileSide*tileSide])
+	hb := halvesOf(b)
 	var column [2 * tilePairs]dtype.BF16
 	for i := range rows {
 		for j := range cols {
-			var acc float32
+			at, acc, beta := i*c.row+j, float32(0), beta
+			if alpha == 1 && beta == 1 {
+				acc, beta = c.data[at], 0
+			}
 			for p := 0; p < k; p += tilePairs {
 				for q := range tilePairs {
-					copy(column[2*q:], hb[2*((p+q)*width+j):][:2])
+					copy(column[2*q:], hb[2*(j/tileSide*tileSide*k+(p+q)*tileSide+j%tileSide):][:2])
 				}
-				acc = dotTile(acc, ha[2*(i/strip*strip*k+p*strip+i%strip*tilePairs):][:2*tilePairs], column[:])
+				acc = dotTile(acc, a.data[i*a.row+p/tilePairs*a.block:][:2*tilePairs], column[:])
 			}
-			y := &c[i*ldc+j]
 			if acc *= alpha; beta != 0 {
-				acc = float32(math.FMA(float64(beta), float64(*y), float64(acc)))
+				acc = float32(math.FMA(float64(beta), float64(c.data[at]), float64(acc)))
 			}
-			*y = acc
+			if c.half != nil {
+				c.half[at] = dtype.ToBF16(acc)
+			} else {
+				c.data[at] = acc
+			}
 		}
 	}
 }
@@ -96,12 +101,16 @@ func (p halves) emulated(kn *kernel) []float32 {
 				continue
 			}
 			beta := p.beta
-			for from := 0; from < p.k; from += 2 * blockK {
+			for from := 0; from < p.k; from += kn.stepK() {
+				to := min(from+kn.stepK(), p.k)
 				var acc float32
-				for q := from; q < min(from+2*blockK, p.k) && kn.tiles == nil; q += 2 {
+				if kn.tiles != nil && p.alpha == 1 && beta == 1 {
+					acc, beta = *y, 0
+				}
+				for q := from; q < to && kn.tiles == nil; q += 2 {
 					acc = dotPair(acc, at(a, i, q, q), at(a, i, q+1, q+1), at(b, q, j, q), at(b, q+1, j, q+1))
 				}
-				for q := from; q < min(from+2*blockK, p.k) && kn.tiles != nil; q += 2 * tilePairs {
+				for q := from; q < to && kn.tiles != nil; q += 2 * tilePairs {
 					var row, column [2 * tilePairs]dtype.BF16
 					for e := range row {
 						row[e], column[e] = at(a, i, q+e, q+e), at(b, q+e, j, q+e)

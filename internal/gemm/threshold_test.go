@@ -14,7 +14,7 @@ import (
 // another way: m, n, k and how far apart the rows of A are, 0: side by side.
 func thresholds(kn *kernel, size int) [][4]int {
 	r, c := kn.rows, kn.cols
-	return [][4]int{
+	list := [][4]int{
 		// A is read where it lies if few columns are made of it, or if it is small.
 		{200, 2 * c, 170}, {200, 2*c + 1, 170}, {128, 2*c + 1, smallOperand / 128}, {128, 2*c + 1, smallOperand/128 + 1},
 		{40, 2*c + 1, 20, 4096 / size}, {40, 2 * c, 20, 4096 / size}, {40, 2*c + 1, 20, 4096/size + 1},
@@ -29,6 +29,15 @@ func thresholds(kn *kernel, size int) [][4]int {
 		// A long loop of a tile asks for C meanwhile.
 		{r, c, 47}, {r - 1, c - 1, 48}, {r + 1, c/2 + 1, 49}, {r, c / 2, 48},
 	}
+	if kn.tiles != nil {
+		list = append(list, [][4]int{
+			// Tiles read rows of A where they lie, but for those below the last strip, ends of rows and rows a page apart.
+			{2*r + 5, c, 64}, {2*r + 5, c, 65}, {r, c, 64, page / 2},
+			{tilesM, 40, 32}, {tilesM + 1, 40, 32}, {tilesM + r, 40, 31}, {r + 1, tilesN + 1, 32}, {r + 1, tilesN + 1, 33},
+			{r + 1, c + 1, tilesK}, {r + 1, c + 1, tilesK + 1}, {r + 1, c + 1, tilesK + 2*tilePairs},
+		}...)
+	}
+	return list
 }
 
 // TestProductsOfIntegers multiplies small integers, whose sums are exact in any order,
@@ -38,16 +47,16 @@ func TestProductsOfIntegers(t *testing.T) {
 	for name, halves := range halvesKernels() {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(10, uint64(halves.level)))
-			integers[float32](t, r, halves)
+			integers[float32](t, r, halves, name == tilesInGo)
 			if halves.level <= simd.AVX512 {
-				integers[float64](t, r, halves)
+				integers[float64](t, r, halves, false)
 			}
 		})
 	}
 }
 
-// integers multiplies T by the kernel of the level of halves, if it has one of its own, and bfloat16 by halves.
-func integers[T Float](t *testing.T, r *rand.Rand, halves *kernel) {
+// integers multiplies T by the kernel of the level of halves, if it has one of its own, and bfloat16 by halves, which may be emulated.
+func integers[T Float](t *testing.T, r *rand.Rand, halves *kernel, emulated bool) {
 	level := halves.level
 	kn := kernelFor(level, int(unsafe.Sizeof(T(0))))
 	if level > simd.AVX512 {
@@ -59,7 +68,7 @@ func integers[T Float](t *testing.T, r *rand.Rand, halves *kernel) {
 	}
 	for i, s := range thresholds(kn, int(unsafe.Sizeof(T(0)))) {
 		m, n, k := s[0], s[1], s[2]
-		if (level == simd.Scalar || level == simd.AMX) && m*n*k > slow {
+		if (level == simd.Scalar || emulated) && m*n*k > slow {
 			continue
 		}
 		trans := i + int(level)

@@ -16,16 +16,12 @@ type kernel struct {
 	rows, cols int
 	fused      bool      // plain Go fuses multiply-adds too, for the same bits on every machine
 	likePairs  bool      // of float32, with the sums of AVX512BF16: k+1 is added before k, and numbers below 2⁻¹²⁶ are zeros
-	tiles      tilesFunc // if not nil, does the tiles of a panel of B at once
+	tiles      tilesFunc // if not nil, does a panel of B at once
 	halfB      halfBFunc // if not nil, is a tile of a B of bfloat16 that is not packed
 	halfC      halfCFunc // if not nil, is a tile of a C of bfloat16
 	pairs      *kernel   // the same with pairwise sums, see package pairwise
 	leaves     *kernel   // if not nil, sums over k are pairwise, and this is the kernel of their leaves
 }
-
-// A tilesFunc does C = alpha·A·B + beta·C for all tiles of a panel of B, rows by cols ≤ 32 elements of C; k counts pairs
-// of bfloat16 and is a multiple of tilePairs. A is packed by packStrips, and B by packPairs; room is for one tile of C.
-type tilesFunc func(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32, room []float32)
 
 // A halfBFunc is the function tile for A of float32 and B of bfloat16, with nothing to add to the sums.
 type halfBFunc func(rows, cols, k int, a []float32, rsa, csa int, b []dtype.BF16, rsb int, c []float32, ldc int, alpha, beta float32)
@@ -97,7 +93,7 @@ func halvesKernelFor(level simd.Level) *kernel {
 	case simd.AVX512BF16:
 		kn.level, kn.halfC = level, tilePairsHalfC
 	case simd.AMX:
-		kn = &kernel{level: level, rows: 32, cols: 32, tiles: tilesAMX}
+		kn = &kernel{level: level, rows: tileSide, cols: tileSide, tiles: tilesAMX}
 	}
 	return kn
 }
@@ -119,10 +115,14 @@ func pairwiseHalvesFor(level simd.Level) *kernel {
 
 // stepK is the most elements of k whose sum is made at once.
 func (kn *kernel) stepK() int {
-	if kn.fused { // the same on every machine
+	switch {
+	case kn.fused: // the same on every machine
 		return blockK
+	case kn.tiles != nil:
+		return tilesK
+	default:
+		return blockK * kn.depth()
 	}
-	return blockK * kn.depth()
 }
 
 // depth is the elements of k in a step of a tile.

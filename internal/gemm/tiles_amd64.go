@@ -7,8 +7,17 @@ import (
 )
 
 // tilesAMX is the tilesFunc of AMX.
-func tilesAMX(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32, room []float32) {
-	tilesBF16AMX(rows, cols, k, (*uint32)(unsafe.Pointer(&a[0])), (*uint32)(unsafe.Pointer(&b[0])), &c[0], ldc*4, alpha, beta, &room[0])
+func tilesAMX(rows, cols, k int, a strip, b []float32, c matrix[float32], alpha, beta float32, room []float32) {
+	onto := alpha == 1 && beta == 1
+	if onto {
+		beta = 0 // C is in the sums
+	}
+	at, ldc, narrow := unsafe.SliceData(c.data), 4*c.row, unsafe.SliceData(c.half)
+	if narrow != nil {
+		ldc = 2 * c.row
+	}
+	tilesBF16AMX(rows, cols, k, (*uint32)(unsafe.Pointer(&a.data[0])), a.row*2, a.block*2, (*uint32)(unsafe.Pointer(&b[0])),
+		at, ldc, alpha, beta, onto, (*uint16)(narrow), &room[0])
 }
 
 // tileHalfB is the halfBFunc of AVX-512.

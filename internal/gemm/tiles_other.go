@@ -5,7 +5,7 @@ package gemm
 import "github.com/gorun-spmd/gorun/internal/dtype"
 
 // tilesAMX is none of these machines'.
-func tilesAMX(int, int, int, []float32, []float32, []float32, int, float32, float32, []float32) {
+func tilesAMX(int, int, int, strip, []float32, matrix[float32], float32, float32, []float32) {
 	panic("gemm: AMX is not of this machine")
 }
 

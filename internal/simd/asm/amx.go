@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
@@ -22,120 +23,217 @@ const (
 // General registers of tilesBF16AMX.
 var (
 	aStrip   = reg.RSI
-	bPanel   = reg.RDI
-	pairs    = reg.R8
-	rowsLeft = reg.R9
+	rowsOfA  = reg.RDI // bytes of 16 rows of A
+	blockOfA = reg.R8  // bytes from a block of 16 pairs of A to the next
+	colsLeft = reg.R9
 	cAt      = reg.R10
 	cStep    = reg.R11
-	roomAt   = reg.R12
-	aAt      = reg.RAX
-	bAt      = reg.RBX
+	sumsAt   = reg.R12 // C, or room
+	sumsStep = reg.R14
+	aAt      = reg.RAX // also a row of C
+	bAt      = reg.RBX // from panel to panel: they lie one behind the other
 	left     = reg.RCX
-	rowOfA   = reg.RDX // bytes of a row of a tile of A
+	rowOfA   = reg.RDX // bytes of a row of A
 	rowOfB   = reg.R13 // bytes of a row of both tiles of B, and of room
+	lowAt    = reg.R15 // the lower tiles of the sums, or that of A
 )
 
-// amx emits the product of a block of A and a panel of B on tiles: 2 by 2 of C at a time. The tiles are
+// amx emits the product of a strip of A and a block of B on tiles: 2 by 2 of C at a time. The tiles are
 // configured and released in one call, so that no goroutine is moved to another thread between.
 func amx(c *build.Context) {
-	config := tileConfig(c)
+	config, halves := tileConfig(c), upperHalves(c)
 	c.Function("tilesBF16AMX")
 	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr("func(rows, cols, k int, a, b *uint32, c *float32, ldc int, alpha, beta float32, room *float32)")
-	c.Doc("tilesBF16AMX does C = alpha·A·B + beta·C for rows > 0 by 1 ≤ cols ≤ 32 elements of C and k > 0 pairs, a multiple of 16. " +
-		"A is packed in strips of 32 rows, and each in blocks of 16 pairs; B is a panel of 32 columns. ldc is in bytes; " +
-		"room is for 32 by 32 sums.")
+	c.SignatureExpr("func(rows, cols, k int, a *uint32, row, block int, b *uint32, c *float32, ldc int, alpha, beta float32, " +
+		"onto bool, narrow *uint16, room *float32)")
+	c.Doc("tilesBF16AMX does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 32 by cols > 0 elements of C and k > 0 pairs, a multiple of 16; " +
+		"with onto, the sums begin with C. Rows of A and its blocks of 16 pairs begin row and block bytes apart, and it is read in whole " +
+		"tiles of 16 rows. B is in panels of 32 columns, one behind the other. ldc is in bytes. If narrow is not nil, C is there, of " +
+		"bfloat16, and only written: beta is 0. room is for 32 by 32 sums.")
 	c.Pragma("noescape")
 
 	c.LEAQ(config, aAt)
 	instruction(c, "LDTILECFG (AX)", 0xc4, 0xe2, 0x78, 0x49, 0)
 	c.Load(c.Param("a"), aStrip)
-	c.Load(c.Param("b"), bPanel)
-	c.Load(c.Param("k"), pairs)
-	c.Load(c.Param("rows"), rowsLeft)
-	c.Load(c.Param("c"), cAt)
+	c.Load(c.Param("row"), rowOfA)
+	c.Load(c.Param("block"), blockOfA)
+	c.Load(c.Param("b"), bAt)
+	c.Load(c.Param("cols"), colsLeft)
 	c.Load(c.Param("ldc"), cStep)
-	c.Load(c.Param("room"), roomAt)
-	c.MOVQ(operand.U32(64), rowOfA)
+	c.MOVQ(rowOfA, rowsOfA)
+	c.SHLQ(operand.Imm(4), rowsOfA)
 	c.MOVQ(operand.U32(128), rowOfB)
-	first, second, alpha, beta := reg.K1, reg.K2, reg.Z30, reg.Z31
-	c.Load(c.Param("cols"), left) // the masks of both vectors of a row of C
-	c.MOVL(operand.U32(0xffffffff), aAt.As32())
-	c.BZHIL(left.As32(), aAt.As32(), aAt.As32())
-	c.KMOVW(aAt.As32(), first)
-	c.SHRL(operand.Imm(tileLanes), aAt.As32())
-	c.KMOVW(aAt.As32(), second)
+	alpha, beta := reg.Z26, reg.Z27
 	c.VBROADCASTSS(address(c, "alpha"), alpha)
 	c.VBROADCASTSS(address(c, "beta"), beta)
+	n := narrowing{reg.Z28, reg.Z29, reg.Z30, reg.Z31, reg.K4, reg.K5}
+	n.begin(c, halves, aAt.As32())
+	c.Load(c.Param("narrow"), cAt)
+	c.TESTQ(cAt, cAt)
+	c.JNE(operand.LabelRef("panel"))
+	c.Load(c.Param("c"), cAt)
 
-	c.Label("strip")
-	c.MOVQ(aStrip, aAt)
-	c.MOVQ(bPanel, bAt)
-	c.MOVQ(pairs, left)
-	c.CMPQ(rowsLeft, operand.Imm(tileRows))
-	c.JLE(operand.LabelRef("low"))
-	c.CMPQ(address(c, "cols"), operand.Imm(tileLanes))
-	c.JLE(operand.LabelRef("tiles2x1"))
-	multiplyTiles(c, 2, 2)
-	multiplyTiles(c, 2, 1)
-	c.Label("low")
-	c.CMPQ(address(c, "cols"), operand.Imm(tileLanes))
-	c.JLE(operand.LabelRef("tiles1x1"))
-	multiplyTiles(c, 1, 2)
-	multiplyTiles(c, 1, 1)
-
-	c.Label("update")
-	c.MOVQ(operand.U32(2*tileRows), left)
-	c.CMPQ(rowsLeft, left)
-	c.CMOVQLT(rowsLeft, left)
-	c.MOVQ(roomAt, aAt)
-	c.MOVL(address(c, "beta"), bAt.As32())
-	c.ADDL(bAt.As32(), bAt.As32()) // all but the sign
-	c.Label("row")
+	first, second, both := reg.K1, reg.K2, reg.K3 // the masks of both vectors of a row of C
 	row := []struct {
 		sum, old reg.VecPhysical
 		mask     reg.Register
 	}{{reg.Z0, reg.Z2, first}, {reg.Z1, reg.Z3, second}}
+
+	c.Label("panel")
+	c.MOVQ(operand.U32(2*tileLanes), left)
+	c.CMPQ(colsLeft, left)
+	c.CMOVQLT(colsLeft, left)
+	c.MOVL(operand.U32(0xffffffff), aAt.As32())
+	c.BZHIL(left.As32(), aAt.As32(), aAt.As32())
+	c.KMOVD(aAt.As32(), both)
+	c.KMOVW(aAt.As32(), first)
+	c.SHRL(operand.Imm(tileLanes), aAt.As32())
+	c.KMOVW(aAt.As32(), second)
+	// Whole tiles that are neither scaled nor rounded are made in C, others in room.
+	c.MOVQ(cAt, sumsAt)
+	c.MOVQ(cStep, sumsStep)
+	c.CMPQ(address(c, "narrow"), operand.Imm(0))
+	c.JNE(operand.LabelRef("inRoom"))
+	c.CMPQ(address(c, "rows"), operand.Imm(2*tileRows))
+	c.JLT(operand.LabelRef("inRoom"))
+	c.CMPQ(colsLeft, operand.Imm(2*tileLanes))
+	c.JLT(operand.LabelRef("inRoom"))
+	c.CMPL(address(c, "alpha"), operand.U32(math.Float32bits(1)))
+	c.JNE(operand.LabelRef("inRoom"))
+	c.CMPL(address(c, "beta"), operand.Imm(0))
+	c.JEQ(operand.LabelRef("begin"))
+	c.Label("inRoom")
+	c.Load(c.Param("room"), sumsAt)
+	c.MOVQ(rowOfB, sumsStep)
+	c.CMPB(address(c, "onto"), operand.Imm(0))
+	c.JEQ(operand.LabelRef("begin"))
+	c.Load(c.Param("rows"), left)
+	c.MOVQ(sumsAt, lowAt)
+	c.MOVQ(cAt, aAt)
+	c.Label("copied")
 	for v, r := range row {
-		c.VMULPS(operand.Mem{Base: aAt, Disp: 64 * v}, alpha, r.sum)
+		c.VMOVUPS_Z(operand.Mem{Base: aAt, Disp: 64 * v}, r.mask, r.old)
+		c.VMOVUPS(r.old, operand.Mem{Base: lowAt, Disp: 64 * v})
 	}
-	c.TESTL(bAt.As32(), bAt.As32())
-	c.JE(operand.LabelRef("store"))
-	for v, r := range row {
-		c.VMOVUPS_Z(operand.Mem{Base: cAt, Disp: 64 * v}, r.mask, r.old)
-		c.VFMADD231PS(beta, r.old, r.sum)
-	}
-	c.Label("store")
-	for v, r := range row {
-		c.VMOVUPS(r.sum, r.mask, operand.Mem{Base: cAt, Disp: 64 * v})
-	}
-	c.ADDQ(rowOfB, aAt)
-	c.ADDQ(cStep, cAt)
+	c.ADDQ(cStep, aAt)
+	c.ADDQ(rowOfB, lowAt)
 	c.DECQ(left)
-	c.JNE(operand.LabelRef("row"))
-	c.MOVQ(pairs, aAt)
-	c.SHLQ(operand.Imm(7), aAt) // 32 rows of 4 bytes
-	c.ADDQ(aAt, aStrip)
-	c.SUBQ(operand.Imm(2*tileRows), rowsLeft)
-	c.JG(operand.LabelRef("strip"))
+	c.JNE(operand.LabelRef("copied"))
+
+	c.Label("begin")
+	lowerSums(c)
+	c.CMPB(address(c, "onto"), operand.Imm(0))
+	c.JEQ(operand.LabelRef("zeros"))
+	eachSum(func(tile int, at reg.GPPhysical, disp int) {
+		loadTile(c, at, sumsStep, disp, tile)
+	})
+	c.JMP(operand.LabelRef("multiply"))
+	c.Label("zeros")
+	eachSum(func(tile int, _ reg.GPPhysical, _ int) {
+		instruction(c, fmt.Sprintf("TILEZERO TMM%d", tile), tileZero(tile)...)
+	})
+	c.Label("multiply")
+	c.MOVQ(aStrip, aAt)
+	c.Load(c.Param("k"), left)
+	c.CMPQ(address(c, "rows"), operand.Imm(tileRows))
+	c.JLE(operand.LabelRef("low"))
+	c.CMPQ(colsLeft, operand.Imm(tileLanes))
+	c.JLE(operand.LabelRef("tiles2x1"))
+	multiplyTiles(c, 2, 2)
+	multiplyTiles(c, 2, 1)
+	c.Label("low")
+	c.CMPQ(colsLeft, operand.Imm(tileLanes))
+	c.JLE(operand.LabelRef("tiles1x1"))
+	multiplyTiles(c, 1, 2)
+	multiplyTiles(c, 1, 1)
+
+	c.Label("made")
+	lowerSums(c)
+	eachSum(func(tile int, at reg.GPPhysical, disp int) {
+		instruction(c, fmt.Sprintf("TILESTORED TMM%d, %d(%s)(%s*1)", tile, disp, at.Asm(), sumsStep.Asm()),
+			tileMove(true, tile, at, sumsStep, disp)...)
+	})
+	c.CMPQ(sumsAt, cAt)
+	c.JEQ(operand.LabelRef("wide"))
+	c.MOVQ(cAt, aAt)
+	c.Load(c.Param("rows"), left)
+	each := func(label string, do func()) { // row of room
+		c.Label(label)
+		for v, r := range row {
+			c.VMULPS(operand.Mem{Base: sumsAt, Disp: 64 * v}, alpha, r.sum)
+		}
+		do()
+		c.ADDQ(rowOfB, sumsAt)
+		c.ADDQ(cStep, aAt)
+		c.DECQ(left)
+		c.JNE(operand.LabelRef(label))
+	}
+	store := func() {
+		for v, r := range row {
+			c.VMOVUPS(r.sum, r.mask, operand.Mem{Base: aAt, Disp: 64 * v})
+		}
+	}
+	c.CMPQ(address(c, "narrow"), operand.Imm(0))
+	c.JNE(operand.LabelRef("round"))
+	c.CMPL(address(c, "beta"), operand.Imm(0))
+	c.JEQ(operand.LabelRef("write"))
+	each("update", func() {
+		for v, r := range row {
+			c.VMOVUPS_Z(operand.Mem{Base: aAt, Disp: 64 * v}, r.mask, r.old)
+			c.VFMADD231PS(beta, r.old, r.sum)
+		}
+		store()
+	})
+	c.JMP(operand.LabelRef("wide"))
+	each("write", store)
+	c.Label("wide")
+	c.ADDQ(operand.U32(2*tileLanes*4), cAt)
+	c.JMP(operand.LabelRef("next"))
+	each("round", func() {
+		for _, r := range row {
+			n.round(c, r.sum)
+		}
+		c.VPERMT2W(row[1].sum, n.upper, row[0].sum)
+		c.VMOVDQU16(row[0].sum, both, operand.Mem{Base: aAt})
+	})
+	c.ADDQ(operand.Imm(2*tileLanes*2), cAt)
+
+	c.Label("next")
+	c.SUBQ(operand.Imm(2*tileLanes), colsLeft)
+	c.JG(operand.LabelRef("panel"))
 	instruction(c, "TILERELEASE", 0xc4, 0xe2, 0x78, 0x49, 0xc0)
 	c.VZEROUPPER()
 	c.RET()
 }
 
-// multiplyTiles writes the sums of rows by cols tiles of C to room: tile (r, v) of C in TMM2r+v, the tiles of A in
-// TMM4 and TMM5, those of B in TMM6 and TMM7.
+// lowerSums sets lowAt to the lower tiles of the sums, 16 rows on.
+func lowerSums(c *build.Context) {
+	c.MOVQ(sumsStep, lowAt)
+	c.SHLQ(operand.Imm(4), lowAt)
+	c.ADDQ(sumsAt, lowAt)
+}
+
+// eachSum calls do for each tile of sums: tile (r, v) of C is TMM2r+v, and lies at disp from a register.
+func eachSum(do func(tile int, at reg.GPPhysical, disp int)) {
+	for r, at := range []reg.GPPhysical{sumsAt, lowAt} {
+		for v := range 2 {
+			do(2*r+v, at, 64*v)
+		}
+	}
+}
+
+// multiplyTiles adds the products of rows by cols tiles of C to the sums: the tiles of A in TMM4 and TMM5, those of B in TMM6 and
+// TMM7.
 func multiplyTiles(c *build.Context, rows, cols int) {
 	name := fmt.Sprintf("%dx%d", rows, cols)
 	c.Label("tiles" + name)
-	for r := range rows {
-		for v := range cols {
-			instruction(c, fmt.Sprintf("TILEZERO TMM%d", 2*r+v), tileZero(2*r+v)...)
-		}
+	if rows == 2 {
+		c.LEAQ(operand.Mem{Base: aAt, Index: rowsOfA, Scale: 1}, lowAt)
 	}
 	c.Label("loop" + name)
-	for r := range rows {
-		loadTile(c, aAt, rowOfA, r*tileBytes, 4+r)
+	for r, at := range []reg.GPPhysical{aAt, lowAt}[:rows] {
+		loadTile(c, at, rowOfA, 0, 4+r)
+		c.ADDQ(blockOfA, at)
 	}
 	for v := range cols {
 		loadTile(c, bAt, rowOfB, v*64, 6+v)
@@ -143,17 +241,10 @@ func multiplyTiles(c *build.Context, rows, cols int) {
 			instruction(c, fmt.Sprintf("TDPBF16PS TMM%d, TMM%d, TMM%d", 6+v, 4+r, 2*r+v), dotTiles(2*r+v, 4+r, 6+v)...)
 		}
 	}
-	c.ADDQ(operand.U32(2*tileBytes), aAt)
 	c.ADDQ(operand.U32(2*tileBytes), bAt)
 	c.SUBQ(operand.Imm(tilePairs), left)
 	c.JNE(operand.LabelRef("loop" + name))
-	for r := range rows {
-		for v := range cols {
-			disp := 2*tileBytes*r + 64*v
-			instruction(c, fmt.Sprintf("TILESTORED TMM%d, %d(R12)(R13*1)", 2*r+v, disp), tileMove(true, 2*r+v, roomAt, rowOfB, disp)...)
-		}
-	}
-	c.JMP(operand.LabelRef("update"))
+	c.JMP(operand.LabelRef("made"))
 }
 
 // loadTile loads a tile whose rows begin at base+disp and lie step bytes apart.

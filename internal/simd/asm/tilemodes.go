@@ -93,15 +93,33 @@ func (s isa) mode(c *build.Context, word operand.Mem, label string) {
 	c.Label(label)
 }
 
-// narrow rounds a tile to bfloat16 and writes it to C. To each sum it adds just under half of the last place kept, and the
+// A narrowing is the registers that round sums to bfloat16. To each it adds just under half of the last place kept, and the
 // rest of the half if that place is odd; the upper half is what is left. A NaN stays as it is: an operation made it, so it
 // is quiet and its upper half a NaN.
+type narrowing struct {
+	upper, under, one, place reg.VecPhysical
+	number, odd              reg.OpmaskPhysical
+}
+
+// begin sets the vectors, by way of a register; halves are those of upperHalves.
+func (n narrowing) begin(c *build.Context, halves operand.Mem, by operand.Op) {
+	c.VMOVDQU64(halves, n.upper)
+	broadcast(c, by, []bits32{{0x7fff, n.under}, {1, n.one}, {0x10000, n.place}})
+}
+
+// round makes the upper halves of sums what they are rounded to.
+func (n narrowing) round(c *build.Context, sum reg.VecPhysical) {
+	c.VCMPPS(operand.Imm(7), sum, sum, n.number)
+	c.VPTESTMD(n.place, sum, n.number, n.odd)
+	c.VPADDD(n.under, sum, n.number, sum)
+	c.VPADDD(n.one, sum, n.odd, sum)
+}
+
+// narrow rounds a tile to bfloat16 and writes it to C.
 func narrow(c *build.Context, s isa, rows, vectors int, whole bool, acc func(r, v int) reg.VecPhysical, halves operand.Mem) {
-	upper, under, one, place := s.vec(28), s.vec(29), s.vec(30), s.vec(31)
-	number, odd, columns := reg.K2, reg.K3, reg.K1
-	bits := scratch.As32()
-	c.VMOVDQU64(halves, upper)
-	broadcast(c, bits, []bits32{{0x7fff, under}, {1, one}, {0x10000, place}})
+	n := narrowing{s.vec(28), s.vec(29), s.vec(30), s.vec(31), reg.K2, reg.K3}
+	columns, bits := reg.K1, scratch.As32()
+	n.begin(c, halves, bits)
 	if vectors == 2 && !whole {
 		columns = reg.K4
 		c.KMOVW(reg.K1, bits)
@@ -111,14 +129,10 @@ func narrow(c *build.Context, s isa, rows, vectors int, whole bool, acc func(r, 
 	}
 	for r := range rows {
 		for v := range vectors {
-			sum := acc(r, v)
-			c.VCMPPS(operand.Imm(7), sum, sum, number)
-			c.VPTESTMD(place, sum, number, odd)
-			c.VPADDD(under, sum, number, sum)
-			c.VPADDD(one, sum, odd, sum)
+			n.round(c, acc(r, v))
 		}
 		low, high, to := acc(r, 0), acc(r, vectors-1), operand.Mem{Base: cRow}
-		c.VPERMT2W(high, upper, low)
+		c.VPERMT2W(high, n.upper, low)
 		switch {
 		case whole:
 			c.VMOVDQU64(low, to)
