@@ -1,5 +1,7 @@
 package simd
 
+import "unsafe"
+
 // AddTo does dst[i] += x[i]. It is for a dst in the cache, to which many slices are added.
 func AddTo[T Number](dst, x []T) {
 	same("AddTo", len(dst), len(x))
@@ -139,16 +141,55 @@ func scaleGo[T Number](dst, x []T, s T) {
 	}
 }
 
+// MaxScalar does dst[i] = max(x[i], s), MinScalar min(x[i], s), DivBy x[i]/s, DivInto s/x[i] and SubFrom s - x[i].
+func (m Mode) MaxScalar(dst, x []float32, s float32) {
+	m.eachWith(maxScalarKernel, maxScalarVec, func(x, s float32) float32 { return max(x, s) }, dst, x, s)
+}
+
+// MinScalar is described with MaxScalar.
+func (m Mode) MinScalar(dst, x []float32, s float32) {
+	m.eachWith(minScalarKernel, minScalarVec, func(x, s float32) float32 { return min(x, s) }, dst, x, s)
+}
+
+// DivBy is described with MaxScalar.
+func (m Mode) DivBy(dst, x []float32, s float32) {
+	m.eachWith(divByKernel, divByVec, func(x, s float32) float32 { return x / s }, dst, x, s)
+}
+
+// DivInto is described with MaxScalar.
+func (m Mode) DivInto(dst, x []float32, s float32) {
+	m.eachWith(divIntoKernel, divIntoVec, func(x, s float32) float32 { return s / x }, dst, x, s)
+}
+
+// SubFrom is described with MaxScalar.
+func (m Mode) SubFrom(dst, x []float32, s float32) {
+	m.eachWith(subFromKernel, subFromVec, func(x, s float32) float32 { return s - x }, dst, x, s)
+}
+
+// eachWith does dst[i] = plain(x[i], s), by kernel where there is assembly.
+func (m Mode) eachWith(k kernel, vec func(level uint8, dst, x *float32, n int, s float32), plain func(x, s float32) float32,
+	dst, x []float32, s float32) {
+	if !m.has(k) {
+		for i, v := range x {
+			dst[i] = plain(v, s)
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		vec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+	}
+}
+
 // Fill does dst[i] = v.
-func Fill[T Number](dst []T, v T) {
-	if is32[T]() {
-		ordinary.fill(as32(dst), float32(v))
+func Fill[T Elem](dst []T, v T) {
+	if unsafe.Sizeof(v) == 4 { // any bits will do
+		ordinary.fill(bitsIn[float32](dst), *(*float32)(unsafe.Pointer(&v)))
 		return
 	}
 	fillGo(dst, v)
 }
 
-func fillGo[T Number](dst []T, v T) {
+func fillGo[T Elem](dst []T, v T) {
 	for i := range dst {
 		dst[i] = v
 	}

@@ -31,6 +31,15 @@ var elementwises = []elementwise{
 	{"addScalar", 2, func(l Mode, s [][]float32) { l.AddScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
 	{"scale", 2, func(l Mode, s [][]float32) { l.Scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) },
 		0.5},
+	{"maxScalar", 2, func(l Mode, s [][]float32) { l.MaxScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return max(v[1], 1.5) }, 0},
+	{"minScalar", 2, func(l Mode, s [][]float32) { l.MinScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return min(v[1], 1.5) }, 0},
+	{"divBy", 2, func(l Mode, s [][]float32) { l.DivBy(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] / 1.5 }, 0.51},
+	{"divInto", 2, func(l Mode, s [][]float32) { l.DivInto(s[0], s[1], 1.5) }, func(v []float64) float64 { return 1.5 / v[1] }, 0.51},
+	{"subFrom", 2, func(l Mode, s [][]float32) { l.SubFrom(s[0], s[1], 1.5) }, func(v []float64) float64 { return 1.5 - v[1] }, 0.5},
+	{"fmod", 3, func(l Mode, s [][]float32) { l.Fmod(s[0], s[1], s[2]) }, func(v []float64) float64 { return math.Mod(v[1], v[2]) }, 0},
+	{"remainder", 3, func(l Mode, s [][]float32) { l.Remainder(s[0], s[1], s[2]) }, wantRemainder, 0.5},
+	{"floorDivide", 3, func(l Mode, s [][]float32) { l.FloorDivide(s[0], s[1], s[2]) }, wantFloorDivide, 0.5},
+	{"atan2", 3, func(l Mode, s [][]float32) { l.Atan2(s[0], s[1], s[2]) }, func(v []float64) float64 { return math.Atan2(v[1], v[2]) }, 3},
 	{"fill", 1, func(l Mode, s [][]float32) { l.fill(s[0], 1.5) }, func(v []float64) float64 { return 1.5 }, 0},
 	{"reluGrad", 3, func(l Mode, s [][]float32) { l.reluGrad(s[0], s[1], s[2]) }, func(v []float64) float64 {
 		if v[1] <= 0 {
@@ -58,6 +67,28 @@ var elementwises = []elementwise{
 		func(v []float64) float64 { return v[2] * float64(float32(1-v[1]*v[1])) }, 1.5},
 	{"sigmoidGrad", 3, func(l Mode, s [][]float32) { l.sigmoidGrad(s[0], s[1], s[2]) },
 		func(v []float64) float64 { return v[2] * float64(float32(v[1]*float64(float32(1-v[1])))) }, 2},
+}
+
+// wantRemainder is a - b·⌊a/b⌋.
+func wantRemainder(v []float64) float64 {
+	rest := math.Mod(v[1], v[2])
+	if rest != 0 && (rest < 0) != (v[2] < 0) {
+		return rest + v[2]
+	}
+	return rest
+}
+
+// wantFloorDivide is ⌊a/b⌋.
+func wantFloorDivide(v []float64) float64 {
+	if v[2] == 0 {
+		return v[1] / v[2]
+	}
+	rest := math.Mod(v[1], v[2])
+	q := math.RoundToEven((v[1] - rest) / v[2])
+	if rest != 0 && (rest < 0) != (v[2] < 0) {
+		q--
+	}
+	return q
 }
 
 // want64 are the elements at i of the slices, as float64.

@@ -80,6 +80,9 @@ var recorded = map[string]uint64{
 	"round of special values": 0xe6a686131bdbcaa, "softplus": 0x3acf41776a4c2891, "softplus of special values": 0x42636e56a3bc67d4,
 	"softplusGrad": 0xde4165737b9ee67c, "softplusSlope of special values": 0x1adc59b620e9feb4, "trunc": 0x6d010c8ca9e76a4d,
 	"trunc of special values": 0xf92b8e708bd936f4,
+	"atan2":                   0x859509ff883925a9, "compare": 0xd746b8a12092ee79, "divBy": 0xb5ae2ec90e9b9bfb, "divInto": 0xfec30c28fc794901,
+	"floorDivide": 0x58de1d02f09f92e7, "fmod": 0x81e5d8758918a963, "maxScalar": 0xa4a048e912324cd6, "minScalar": 0xf7b2d3cb3a76bd2d,
+	"product": 0xe3bfa4e5ebe0dd40, "remainder": 0xb5773544fbce02fa, "subFrom": 0x784e635674206f4e, "where": 0x460983cc1d56804b,
 }
 
 // TestBitsAreThoseOfEveryInstructionSet holds that kernels give the recorded bits, on amd64

@@ -63,3 +63,27 @@ func (m Mode) copy(dst, src []byte, k kernel, vec func(level uint8, dst, src *by
 	}
 	copy(dst[whole:], src[whole:])
 }
+
+// Reverse does dst[i] = src[len(src)-1-i]. dst and src must not overlap.
+func Reverse[T Elem](dst, src []T) {
+	same("Reverse", len(dst), len(src))
+	done := 0
+	if unsafe.Sizeof(*new(T)) == 4 {
+		done = ordinary.reverse(bitsIn[float32](dst), bitsIn[float32](src))
+	}
+	dst, src = dst[done:], src[:len(src)-done]
+	for i := range dst {
+		dst[i] = src[len(src)-1-i]
+	}
+}
+
+// reverse is Reverse of the elements of which it returns the number, the last ones of src.
+func (m Mode) reverse(dst, src []float32) int {
+	n := m.whole(reverseKernel, len(src))
+	src = src[len(src)-n:]
+	for i := 0; i < n; i += chunk {
+		m := min(chunk, n-i)
+		reverseVec(&dst[i], &src[n-i-m], m)
+	}
+	return n
+}

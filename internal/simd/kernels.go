@@ -17,6 +17,11 @@ const (
 	axpyKernel
 	addScalarKernel
 	scaleKernel
+	maxScalarKernel
+	minScalarKernel
+	divByKernel
+	subFromKernel
+	divIntoKernel
 	fillKernel
 	copyKernel
 	copyNearKernel
@@ -110,12 +115,22 @@ const (
 	hardswishGradKernel
 	eluGradKernel
 	leakyKernel
+	equalKernel
+	notEqualKernel
+	lessKernel
+	lessOrEqualKernel
+	whereKernel
+	fmodKernel
+	remainderKernel
+	floorDivideKernel
+	atan2Kernel
 	powerKernel
 	powerOfKernel
 	sumKernel
 	sumShiftedKernel
 	maxValueKernel
 	minValueKernel
+	productKernel
 	maxNumberKernel
 	sumExpKernel
 	dotKernel
@@ -129,6 +144,7 @@ const (
 	zipRowsKernel
 	fromRowsBF16Kernel
 	toRowsBF16Kernel
+	reverseKernel
 	philoxKernel
 	normalsKernel
 	prefetchLinesKernel

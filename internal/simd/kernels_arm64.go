@@ -20,6 +20,11 @@ var neonKernels = setOf(
 	axpyKernel,
 	addScalarKernel,
 	scaleKernel,
+	maxScalarKernel,
+	minScalarKernel,
+	divByKernel,
+	subFromKernel,
+	divIntoKernel,
 	fillKernel,
 	copyKernel,
 	copyNearKernel,
@@ -113,12 +118,17 @@ var neonKernels = setOf(
 	hardswishGradKernel,
 	eluGradKernel,
 	leakyKernel,
+	fmodKernel,
+	remainderKernel,
+	floorDivideKernel,
+	atan2Kernel,
 	powerKernel,
 	powerOfKernel,
 	sumKernel,
 	sumShiftedKernel,
 	maxValueKernel,
 	minValueKernel,
+	productKernel,
 	maxNumberKernel,
 	sumExpKernel,
 	dotKernel,
@@ -126,6 +136,16 @@ var neonKernels = setOf(
 	sumSquaresKernel,
 	normalizeGradSumsKernel,
 )
+
+func equalVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func notEqualVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func lessVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func lessOrEqualVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func whereVec(level uint8, dst *float32, a *float32, b *float32, cond *bool, n int) { panic(noKernel) }
 
 func copyRowsVec(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int) {
 	panic(noKernel)
@@ -150,6 +170,8 @@ func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, ro
 }
 
 func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+
+func reverseVec(dst, src *float32, n int) { panic(noKernel) }
 
 func philoxVec(wide bool, dst *uint32, blocks int, first, stream uint64, keys *uint64) {
 	panic(noKernel)

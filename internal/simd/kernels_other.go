@@ -31,6 +31,16 @@ func addScalarVec(level uint8, dst *float32, x *float32, n int, s float32) { pan
 
 func scaleVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
 
+func maxScalarVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+
+func minScalarVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+
+func divByVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+
+func subFromVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+
+func divIntoVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+
 func fillVec(wide bool, dst *float32, n int, s float32) { panic(noKernel) }
 
 func copyVec(level uint8, dst *byte, src *byte, n int) { panic(noKernel) }
@@ -237,6 +247,24 @@ func eluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { pan
 
 func leakyVec(level uint8, dst *float32, x *float32, dy *float32, n int, s float32) { panic(noKernel) }
 
+func equalVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func notEqualVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func lessVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func lessOrEqualVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
+
+func whereVec(level uint8, dst *float32, a *float32, b *float32, cond *bool, n int) { panic(noKernel) }
+
+func fmodVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+
+func remainderVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+
+func floorDivideVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+
+func atan2Vec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+
 func powerVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
 func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n int) {
@@ -250,6 +278,8 @@ func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(
 func maxValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func minValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
+
+func productVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func maxNumberVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
@@ -290,6 +320,8 @@ func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, ro
 }
 
 func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+
+func reverseVec(dst, src *float32, n int) { panic(noKernel) }
 
 func philoxVec(wide bool, dst *uint32, blocks int, first, stream uint64, keys *uint64) {
 	panic(noKernel)

@@ -38,6 +38,21 @@ func addScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
 func scaleVec(level uint8, dst *float32, x *float32, n int, s float32)
 
 //go:noescape
+func maxScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
+
+//go:noescape
+func minScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
+
+//go:noescape
+func divByVec(level uint8, dst *float32, x *float32, n int, s float32)
+
+//go:noescape
+func subFromVec(level uint8, dst *float32, x *float32, n int, s float32)
+
+//go:noescape
+func divIntoVec(level uint8, dst *float32, x *float32, n int, s float32)
+
+//go:noescape
 func fillVec(wide bool, dst *float32, n int, s float32)
 
 //go:noescape
@@ -315,6 +330,33 @@ func eluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
 func leakyVec(level uint8, dst *float32, x *float32, dy *float32, n int, s float32)
+
+//go:noescape
+func equalVec(wide bool, dst *bool, a *float32, b *float32, n int)
+
+//go:noescape
+func notEqualVec(wide bool, dst *bool, a *float32, b *float32, n int)
+
+//go:noescape
+func lessVec(wide bool, dst *bool, a *float32, b *float32, n int)
+
+//go:noescape
+func lessOrEqualVec(wide bool, dst *bool, a *float32, b *float32, n int)
+
+//go:noescape
+func whereVec(level uint8, dst *float32, a *float32, b *float32, cond *bool, n int)
+
+//go:noescape
+func fmodVec(level uint8, dst *float32, a *float32, b *float32, n int)
+
+//go:noescape
+func remainderVec(level uint8, dst *float32, a *float32, b *float32, n int)
+
+//go:noescape
+func floorDivideVec(level uint8, dst *float32, a *float32, b *float32, n int)
+
+//go:noescape
+func atan2Vec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
 func powerVec(level uint8, dst *float32, a *float32, b *float32, n int)

@@ -1694,6 +1694,750 @@ end16:
 	VZEROUPPER
 	RET
 
+// func maxScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·maxScalarVec(SB), NOSPLIT, $0-36
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000020, BX
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMAXPS       Y1, Y0, Y2
+	VMAXPS       Y0, Y1, Y0
+	VXORPS       Y0, Y2, Y0
+	VORPS        Y0, Y2, Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMAXPS       Y1, Y0, Y2
+	VMAXPS       Y0, Y1, Y0
+	VXORPS       Y0, Y2, Y0
+	VORPS        Y0, Y2, Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMAXPS       Y1, Y0, Y2
+	VMAXPS       Y0, Y1, Y0
+	VXORPS       Y0, Y2, Y0
+	VORPS        Y0, Y2, Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMAXPS       Y1, Y0, Y2
+	VMAXPS       Y0, Y1, Y0
+	VXORPS       Y0, Y2, Y0
+	VORPS        Y0, Y2, Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, BX
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, BX
+	JE   end8
+
+one8:
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VBROADCASTSS s+32(FP), Y2
+	VMAXPS       Y2, Y1, Y3
+	VMAXPS       Y1, Y2, Y1
+	VXORPS       Y1, Y3, Y1
+	VORPS        Y1, Y3, Y2
+	VSUBPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, BX
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS s+32(FP), Z0
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, BX
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VMAXPS   Z0, Z1, Z2
+	VMAXPS   Z1, Z0, Z1
+	VXORPS   Z1, Z2, Z1
+	VORPS    Z1, Z2, Z2
+	VSUBPS   Z1, Z2, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VMAXPS   Z0, Z1, Z2
+	VMAXPS   Z1, Z0, Z1
+	VXORPS   Z1, Z2, Z1
+	VORPS    Z1, Z2, Z2
+	VSUBPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VMAXPS   Z0, Z1, Z2
+	VMAXPS   Z1, Z0, Z1
+	VXORPS   Z1, Z2, Z1
+	VORPS    Z1, Z2, Z2
+	VSUBPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VMAXPS   Z0, Z1, Z2
+	VMAXPS   Z1, Z0, Z1
+	VXORPS   Z1, Z2, Z1
+	VORPS    Z1, Z2, Z2
+	VSUBPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      nontemporal16
+	JMP      tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VMOVUPS    (DX)(AX*4), Z1
+	VMAXPS     Z0, Z1, Z2
+	VMAXPS     Z1, Z0, Z1
+	VXORPS     Z1, Z2, Z1
+	VORPS      Z1, Z2, Z2
+	VSUBPS     Z1, Z2, Z1
+	VMOVUPS    Z1, (CX)(AX*4)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VMAXPS     Z0, Z1, Z2
+	VMAXPS     Z1, Z0, Z1
+	VXORPS     Z1, Z2, Z1
+	VORPS      Z1, Z2, Z2
+	VSUBPS     Z1, Z2, Z1
+	VMOVUPS    Z1, 64(CX)(AX*4)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VMAXPS     Z0, Z1, Z2
+	VMAXPS     Z1, Z0, Z1
+	VXORPS     Z1, Z2, Z1
+	VORPS      Z1, Z2, Z2
+	VSUBPS     Z1, Z2, Z1
+	VMOVUPS    Z1, 128(CX)(AX*4)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VMAXPS     Z0, Z1, Z2
+	VMAXPS     Z1, Z0, Z1
+	VXORPS     Z1, Z2, Z1
+	VORPS      Z1, Z2, Z2
+	VSUBPS     Z1, Z2, Z1
+	VMOVUPS    Z1, 192(CX)(AX*4)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, BX
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, BX
+	JE   end16
+
+one16:
+	MOVL      $0xffffffff, SI
+	BZHIL     BX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (DX)(AX*4), K1, Z1
+	VMAXPS    Z0, Z1, Z2
+	VMAXPS    Z1, Z0, Z1
+	VXORPS    Z1, Z2, Z1
+	VORPS     Z1, Z2, Z2
+	VSUBPS    Z1, Z2, Z1
+	VMOVUPS   Z1, K1, (CX)(AX*4)
+	ADDQ      $0x10, AX
+	SUBQ      $0x10, BX
+	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func minScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·minScalarVec(SB), NOSPLIT, $0-36
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000020, BX
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMINPS       Y1, Y0, Y2
+	VMINPS       Y0, Y1, Y0
+	VORPS        Y0, Y2, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMINPS       Y1, Y0, Y2
+	VMINPS       Y0, Y1, Y0
+	VORPS        Y0, Y2, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMINPS       Y1, Y0, Y2
+	VMINPS       Y0, Y1, Y0
+	VORPS        Y0, Y2, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VMINPS       Y1, Y0, Y2
+	VMINPS       Y0, Y1, Y0
+	VORPS        Y0, Y2, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, BX
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, BX
+	JE   end8
+
+one8:
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VBROADCASTSS s+32(FP), Y2
+	VMINPS       Y2, Y1, Y3
+	VMINPS       Y1, Y2, Y1
+	VORPS        Y1, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, BX
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS s+32(FP), Z0
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, BX
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VMINPS   Z0, Z1, Z2
+	VMINPS   Z1, Z0, Z1
+	VORPS    Z1, Z2, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VMINPS   Z0, Z1, Z2
+	VMINPS   Z1, Z0, Z1
+	VORPS    Z1, Z2, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VMINPS   Z0, Z1, Z2
+	VMINPS   Z1, Z0, Z1
+	VORPS    Z1, Z2, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VMINPS   Z0, Z1, Z2
+	VMINPS   Z1, Z0, Z1
+	VORPS    Z1, Z2, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      nontemporal16
+	JMP      tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VMOVUPS    (DX)(AX*4), Z1
+	VMINPS     Z0, Z1, Z2
+	VMINPS     Z1, Z0, Z1
+	VORPS      Z1, Z2, Z1
+	VMOVUPS    Z1, (CX)(AX*4)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VMINPS     Z0, Z1, Z2
+	VMINPS     Z1, Z0, Z1
+	VORPS      Z1, Z2, Z1
+	VMOVUPS    Z1, 64(CX)(AX*4)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VMINPS     Z0, Z1, Z2
+	VMINPS     Z1, Z0, Z1
+	VORPS      Z1, Z2, Z1
+	VMOVUPS    Z1, 128(CX)(AX*4)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VMINPS     Z0, Z1, Z2
+	VMINPS     Z1, Z0, Z1
+	VORPS      Z1, Z2, Z1
+	VMOVUPS    Z1, 192(CX)(AX*4)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, BX
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, BX
+	JE   end16
+
+one16:
+	MOVL      $0xffffffff, SI
+	BZHIL     BX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (DX)(AX*4), K1, Z1
+	VMINPS    Z0, Z1, Z2
+	VMINPS    Z1, Z0, Z1
+	VORPS     Z1, Z2, Z1
+	VMOVUPS   Z1, K1, (CX)(AX*4)
+	ADDQ      $0x10, AX
+	SUBQ      $0x10, BX
+	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func divByVec(level uint8, dst *float32, x *float32, n int, s float32)
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
+TEXT ·divByVec(SB), NOSPLIT, $0-36
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000020, BX
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, BX
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, BX
+	JE   end8
+
+one8:
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VBROADCASTSS s+32(FP), Y2
+	VDIVPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, BX
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS s+32(FP), Z0
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, BX
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VDIVPS   Z0, Z1, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VDIVPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VDIVPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VDIVPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      nontemporal16
+	JMP      tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VMOVUPS    (DX)(AX*4), Z1
+	VDIVPS     Z0, Z1, Z1
+	VMOVUPS    Z1, (CX)(AX*4)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VDIVPS     Z0, Z1, Z1
+	VMOVUPS    Z1, 64(CX)(AX*4)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VDIVPS     Z0, Z1, Z1
+	VMOVUPS    Z1, 128(CX)(AX*4)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VDIVPS     Z0, Z1, Z1
+	VMOVUPS    Z1, 192(CX)(AX*4)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, BX
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, BX
+	JE   end16
+
+one16:
+	MOVL      $0xffffffff, SI
+	BZHIL     BX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (DX)(AX*4), K1, Z1
+	VDIVPS    Z0, Z1, Z1
+	VMOVUPS   Z1, K1, (CX)(AX*4)
+	ADDQ      $0x10, AX
+	SUBQ      $0x10, BX
+	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func subFromVec(level uint8, dst *float32, x *float32, n int, s float32)
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
+TEXT ·subFromVec(SB), NOSPLIT, $0-36
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000020, BX
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VSUBPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, BX
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, BX
+	JE   end8
+
+one8:
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VBROADCASTSS s+32(FP), Y2
+	VSUBPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, BX
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS s+32(FP), Z0
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, BX
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      nontemporal16
+	JMP      tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VMOVUPS    (DX)(AX*4), Z1
+	VSUBPS     Z1, Z0, Z1
+	VMOVUPS    Z1, (CX)(AX*4)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VSUBPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 64(CX)(AX*4)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VSUBPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 128(CX)(AX*4)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VSUBPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 192(CX)(AX*4)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, BX
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, BX
+	JE   end16
+
+one16:
+	MOVL      $0xffffffff, SI
+	BZHIL     BX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (DX)(AX*4), K1, Z1
+	VSUBPS    Z1, Z0, Z1
+	VMOVUPS   Z1, K1, (CX)(AX*4)
+	ADDQ      $0x10, AX
+	SUBQ      $0x10, BX
+	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func divIntoVec(level uint8, dst *float32, x *float32, n int, s float32)
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
+TEXT ·divIntoVec(SB), NOSPLIT, $0-36
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000020, BX
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VBROADCASTSS s+32(FP), Y1
+	VDIVPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, BX
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, BX
+	JE   end8
+
+one8:
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VBROADCASTSS s+32(FP), Y2
+	VDIVPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, BX
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS s+32(FP), Z0
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, BX
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      nontemporal16
+	JMP      tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VMOVUPS    (DX)(AX*4), Z1
+	VDIVPS     Z1, Z0, Z1
+	VMOVUPS    Z1, (CX)(AX*4)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VDIVPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 64(CX)(AX*4)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VDIVPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 128(CX)(AX*4)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VDIVPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 192(CX)(AX*4)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, BX
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, BX
+	JE   end16
+
+one16:
+	MOVL      $0xffffffff, SI
+	BZHIL     BX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (DX)(AX*4), K1, Z1
+	VDIVPS    Z1, Z0, Z1
+	VMOVUPS   Z1, K1, (CX)(AX*4)
+	ADDQ      $0x10, AX
+	SUBQ      $0x10, BX
+	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
 // func fillVec(wide bool, dst *float32, n int, s float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·fillVec(SB), NOSPLIT, $0-28
@@ -26546,6 +27290,2174 @@ one16:
 	ADDQ      $0x10, AX
 	SUBQ      $0x10, SI
 	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func equalVec(wide bool, dst *bool, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
+TEXT ·equalVec(SB), NOSPLIT, $0-40
+	CMPB wide+0(FP), $0x00
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Y0
+	VMOVUPS    (BX)(AX*4), Y1
+	VCMPPS     $0x00, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, (CX)(AX*1)
+	VMOVUPS    32(DX)(AX*4), Y0
+	VMOVUPS    32(BX)(AX*4), Y1
+	VCMPPS     $0x00, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 8(CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Y0
+	VMOVUPS    64(BX)(AX*4), Y1
+	VCMPPS     $0x00, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 16(CX)(AX*1)
+	VMOVUPS    96(DX)(AX*4), Y0
+	VMOVUPS    96(BX)(AX*4), Y1
+	VCMPPS     $0x00, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 24(CX)(AX*1)
+	ADDQ       $0x00000020, AX
+	SUBQ       $0x00000020, SI
+	JGE        loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVUPS   (DX)(AX*4), Y0
+	VMOVUPS   (BX)(AX*4), Y1
+	VCMPPS    $0x00, Y1, Y0, Y0
+	VMOVUPS   x01010101<>+0(SB), Y1
+	VPACKSSDW Y0, Y0, Y0
+	VPERMQ    $0x08, Y0, Y0
+	VPACKSSWB X0, X0, X0
+	VPAND     X1, X0, X0
+	VMOVQ     X0, (CX)(AX*1)
+	ADDQ      $0x08, AX
+	SUBQ      $0x08, SI
+	JGT       one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x01010101<>+0(SB), Z0
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000040, SI
+	JLT          tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2176(BX)(AX*4)
+	PREFETCHT0 2240(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x00, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VMOVUPS    64(BX)(AX*4), Z2
+	VCMPPS     $0x00, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 16(CX)(AX*1)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VMOVUPS    128(BX)(AX*4), Z2
+	VCMPPS     $0x00, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 32(CX)(AX*1)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VMOVUPS    192(BX)(AX*4), Z2
+	VCMPPS     $0x00, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 48(CX)(AX*1)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, SI
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, SI
+	JE   end16
+
+one16:
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x00, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	ADDQ       $0x10, AX
+	SUBQ       $0x10, SI
+	JGT        one16
+
+end16:
+	VZEROUPPER
+	RET
+
+DATA x01010101<>+0(SB)/4, $0x01010101
+DATA x01010101<>+4(SB)/4, $0x01010101
+DATA x01010101<>+8(SB)/4, $0x01010101
+DATA x01010101<>+12(SB)/4, $0x01010101
+DATA x01010101<>+16(SB)/4, $0x01010101
+DATA x01010101<>+20(SB)/4, $0x01010101
+DATA x01010101<>+24(SB)/4, $0x01010101
+DATA x01010101<>+28(SB)/4, $0x01010101
+GLOBL x01010101<>(SB), RODATA|NOPTR, $32
+
+// func notEqualVec(wide bool, dst *bool, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
+TEXT ·notEqualVec(SB), NOSPLIT, $0-40
+	CMPB wide+0(FP), $0x00
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Y0
+	VMOVUPS    (BX)(AX*4), Y1
+	VCMPPS     $0x04, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, (CX)(AX*1)
+	VMOVUPS    32(DX)(AX*4), Y0
+	VMOVUPS    32(BX)(AX*4), Y1
+	VCMPPS     $0x04, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 8(CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Y0
+	VMOVUPS    64(BX)(AX*4), Y1
+	VCMPPS     $0x04, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 16(CX)(AX*1)
+	VMOVUPS    96(DX)(AX*4), Y0
+	VMOVUPS    96(BX)(AX*4), Y1
+	VCMPPS     $0x04, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 24(CX)(AX*1)
+	ADDQ       $0x00000020, AX
+	SUBQ       $0x00000020, SI
+	JGE        loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVUPS   (DX)(AX*4), Y0
+	VMOVUPS   (BX)(AX*4), Y1
+	VCMPPS    $0x04, Y1, Y0, Y0
+	VMOVUPS   x01010101<>+0(SB), Y1
+	VPACKSSDW Y0, Y0, Y0
+	VPERMQ    $0x08, Y0, Y0
+	VPACKSSWB X0, X0, X0
+	VPAND     X1, X0, X0
+	VMOVQ     X0, (CX)(AX*1)
+	ADDQ      $0x08, AX
+	SUBQ      $0x08, SI
+	JGT       one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x01010101<>+0(SB), Z0
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000040, SI
+	JLT          tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2176(BX)(AX*4)
+	PREFETCHT0 2240(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x04, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VMOVUPS    64(BX)(AX*4), Z2
+	VCMPPS     $0x04, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 16(CX)(AX*1)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VMOVUPS    128(BX)(AX*4), Z2
+	VCMPPS     $0x04, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 32(CX)(AX*1)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VMOVUPS    192(BX)(AX*4), Z2
+	VCMPPS     $0x04, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 48(CX)(AX*1)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, SI
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, SI
+	JE   end16
+
+one16:
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x04, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	ADDQ       $0x10, AX
+	SUBQ       $0x10, SI
+	JGT        one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func lessVec(wide bool, dst *bool, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
+TEXT ·lessVec(SB), NOSPLIT, $0-40
+	CMPB wide+0(FP), $0x00
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Y0
+	VMOVUPS    (BX)(AX*4), Y1
+	VCMPPS     $0x11, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, (CX)(AX*1)
+	VMOVUPS    32(DX)(AX*4), Y0
+	VMOVUPS    32(BX)(AX*4), Y1
+	VCMPPS     $0x11, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 8(CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Y0
+	VMOVUPS    64(BX)(AX*4), Y1
+	VCMPPS     $0x11, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 16(CX)(AX*1)
+	VMOVUPS    96(DX)(AX*4), Y0
+	VMOVUPS    96(BX)(AX*4), Y1
+	VCMPPS     $0x11, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 24(CX)(AX*1)
+	ADDQ       $0x00000020, AX
+	SUBQ       $0x00000020, SI
+	JGE        loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVUPS   (DX)(AX*4), Y0
+	VMOVUPS   (BX)(AX*4), Y1
+	VCMPPS    $0x11, Y1, Y0, Y0
+	VMOVUPS   x01010101<>+0(SB), Y1
+	VPACKSSDW Y0, Y0, Y0
+	VPERMQ    $0x08, Y0, Y0
+	VPACKSSWB X0, X0, X0
+	VPAND     X1, X0, X0
+	VMOVQ     X0, (CX)(AX*1)
+	ADDQ      $0x08, AX
+	SUBQ      $0x08, SI
+	JGT       one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x01010101<>+0(SB), Z0
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000040, SI
+	JLT          tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2176(BX)(AX*4)
+	PREFETCHT0 2240(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x11, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VMOVUPS    64(BX)(AX*4), Z2
+	VCMPPS     $0x11, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 16(CX)(AX*1)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VMOVUPS    128(BX)(AX*4), Z2
+	VCMPPS     $0x11, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 32(CX)(AX*1)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VMOVUPS    192(BX)(AX*4), Z2
+	VCMPPS     $0x11, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 48(CX)(AX*1)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, SI
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, SI
+	JE   end16
+
+one16:
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x11, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	ADDQ       $0x10, AX
+	SUBQ       $0x10, SI
+	JGT        one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func lessOrEqualVec(wide bool, dst *bool, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
+TEXT ·lessOrEqualVec(SB), NOSPLIT, $0-40
+	CMPB wide+0(FP), $0x00
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Y0
+	VMOVUPS    (BX)(AX*4), Y1
+	VCMPPS     $0x12, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, (CX)(AX*1)
+	VMOVUPS    32(DX)(AX*4), Y0
+	VMOVUPS    32(BX)(AX*4), Y1
+	VCMPPS     $0x12, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 8(CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Y0
+	VMOVUPS    64(BX)(AX*4), Y1
+	VCMPPS     $0x12, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 16(CX)(AX*1)
+	VMOVUPS    96(DX)(AX*4), Y0
+	VMOVUPS    96(BX)(AX*4), Y1
+	VCMPPS     $0x12, Y1, Y0, Y0
+	VMOVUPS    x01010101<>+0(SB), Y1
+	VPACKSSDW  Y0, Y0, Y0
+	VPERMQ     $0x08, Y0, Y0
+	VPACKSSWB  X0, X0, X0
+	VPAND      X1, X0, X0
+	VMOVQ      X0, 24(CX)(AX*1)
+	ADDQ       $0x00000020, AX
+	SUBQ       $0x00000020, SI
+	JGE        loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVUPS   (DX)(AX*4), Y0
+	VMOVUPS   (BX)(AX*4), Y1
+	VCMPPS    $0x12, Y1, Y0, Y0
+	VMOVUPS   x01010101<>+0(SB), Y1
+	VPACKSSDW Y0, Y0, Y0
+	VPERMQ    $0x08, Y0, Y0
+	VPACKSSWB X0, X0, X0
+	VPAND     X1, X0, X0
+	VMOVQ     X0, (CX)(AX*1)
+	ADDQ      $0x08, AX
+	SUBQ      $0x08, SI
+	JGT       one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x01010101<>+0(SB), Z0
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000040, SI
+	JLT          tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2176(BX)(AX*4)
+	PREFETCHT0 2240(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*1)
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x12, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	VMOVUPS    64(DX)(AX*4), Z1
+	VMOVUPS    64(BX)(AX*4), Z2
+	VCMPPS     $0x12, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 16(CX)(AX*1)
+	VMOVUPS    128(DX)(AX*4), Z1
+	VMOVUPS    128(BX)(AX*4), Z2
+	VCMPPS     $0x12, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 32(CX)(AX*1)
+	VMOVUPS    192(DX)(AX*4), Z1
+	VMOVUPS    192(BX)(AX*4), Z2
+	VCMPPS     $0x12, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, 48(CX)(AX*1)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, SI
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, SI
+	JE   end16
+
+one16:
+	VMOVUPS    (DX)(AX*4), Z1
+	VMOVUPS    (BX)(AX*4), Z2
+	VCMPPS     $0x12, Z2, Z1, K1
+	VMOVUPS    Z0, Z1
+	VMOVDQU8.Z X1, K1, X1
+	VMOVDQU    X1, (CX)(AX*1)
+	ADDQ       $0x10, AX
+	SUBQ       $0x10, SI
+	JGT        one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func whereVec(level uint8, dst *float32, a *float32, b *float32, cond *bool, n int)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·whereVec(SB), NOSPLIT, $0-48
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ cond+32(FP), SI
+	MOVQ n+40(FP), DI
+	XORQ AX, AX
+	SUBQ $0x00000020, DI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0 2048(SI)(AX*1)
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	VPMOVZXBD  (SI)(AX*1), Y0
+	VMOVUPS    x00000000<>+0(SB), Y1
+	VPSUBD     Y0, Y1, Y0
+	VMOVUPS    (DX)(AX*4), Y1
+	VMOVUPS    (BX)(AX*4), Y2
+	VBLENDVPS  Y0, Y1, Y2, Y0
+	VMOVUPS    Y0, (CX)(AX*4)
+	VPMOVZXBD  8(SI)(AX*1), Y0
+	VMOVUPS    x00000000<>+0(SB), Y1
+	VPSUBD     Y0, Y1, Y0
+	VMOVUPS    32(DX)(AX*4), Y1
+	VMOVUPS    32(BX)(AX*4), Y2
+	VBLENDVPS  Y0, Y1, Y2, Y0
+	VMOVUPS    Y0, 32(CX)(AX*4)
+	VPMOVZXBD  16(SI)(AX*1), Y0
+	VMOVUPS    x00000000<>+0(SB), Y1
+	VPSUBD     Y0, Y1, Y0
+	VMOVUPS    64(DX)(AX*4), Y1
+	VMOVUPS    64(BX)(AX*4), Y2
+	VBLENDVPS  Y0, Y1, Y2, Y0
+	VMOVUPS    Y0, 64(CX)(AX*4)
+	VPMOVZXBD  24(SI)(AX*1), Y0
+	VMOVUPS    x00000000<>+0(SB), Y1
+	VPSUBD     Y0, Y1, Y0
+	VMOVUPS    96(DX)(AX*4), Y1
+	VMOVUPS    96(BX)(AX*4), Y2
+	VBLENDVPS  Y0, Y1, Y2, Y0
+	VMOVUPS    Y0, 96(CX)(AX*4)
+	ADDQ       $0x00000020, AX
+	SUBQ       $0x00000020, DI
+	JGE        loop8
+
+tail8:
+	ADDQ $0x00000020, DI
+	JE   end8
+
+one8:
+	VPMOVZXBD (SI)(AX*1), Y0
+	VMOVUPS   x00000000<>+0(SB), Y1
+	VPSUBD    Y0, Y1, Y0
+	VMOVUPS   (DX)(AX*4), Y1
+	VMOVUPS   (BX)(AX*4), Y2
+	VBLENDVPS Y0, Y1, Y2, Y0
+	VMOVUPS   Y0, (CX)(AX*4)
+	ADDQ      $0x08, AX
+	SUBQ      $0x08, DI
+	JGT       one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ  dst+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  cond+32(FP), SI
+	MOVQ  n+40(FP), DI
+	XORQ  AX, AX
+	SUBQ  $0x00000040, DI
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+nontemporal16:
+	VPMOVZXBD (SI)(AX*1), Z0
+	VPTESTMD  Z0, Z0, K1
+	VMOVUPS   (DX)(AX*4), Z0
+	VMOVUPS   (BX)(AX*4), Z6
+	VBLENDMPS Z0, Z6, K1, Z1
+	VMOVNTPS  Z1, (CX)(AX*4)
+	VPMOVZXBD 16(SI)(AX*1), Z0
+	VPTESTMD  Z0, Z0, K1
+	VMOVUPS   64(DX)(AX*4), Z0
+	VMOVUPS   64(BX)(AX*4), Z6
+	VBLENDMPS Z0, Z6, K1, Z2
+	VMOVNTPS  Z2, 64(CX)(AX*4)
+	VPMOVZXBD 32(SI)(AX*1), Z0
+	VPTESTMD  Z0, Z0, K1
+	VMOVUPS   128(DX)(AX*4), Z0
+	VMOVUPS   128(BX)(AX*4), Z6
+	VBLENDMPS Z0, Z6, K1, Z3
+	VMOVNTPS  Z3, 128(CX)(AX*4)
+	VPMOVZXBD 48(SI)(AX*1), Z0
+	VPTESTMD  Z0, Z0, K1
+	VMOVUPS   192(DX)(AX*4), Z0
+	VMOVUPS   192(BX)(AX*4), Z6
+	VBLENDMPS Z0, Z6, K1, Z4
+	VMOVNTPS  Z4, 192(CX)(AX*4)
+	ADDQ      $0x00000040, AX
+	SUBQ      $0x00000040, DI
+	JGE       nontemporal16
+	JMP       tail16
+
+loop16:
+	PREFETCHT0 2048(SI)(AX*1)
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2176(DX)(AX*4)
+	PREFETCHT0 2240(DX)(AX*4)
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2176(BX)(AX*4)
+	PREFETCHT0 2240(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VPMOVZXBD  (SI)(AX*1), Z0
+	VPTESTMD   Z0, Z0, K1
+	VMOVUPS    (DX)(AX*4), Z0
+	VMOVUPS    (BX)(AX*4), Z6
+	VBLENDMPS  Z0, Z6, K1, Z1
+	VMOVUPS    Z1, (CX)(AX*4)
+	VPMOVZXBD  16(SI)(AX*1), Z0
+	VPTESTMD   Z0, Z0, K1
+	VMOVUPS    64(DX)(AX*4), Z0
+	VMOVUPS    64(BX)(AX*4), Z6
+	VBLENDMPS  Z0, Z6, K1, Z2
+	VMOVUPS    Z2, 64(CX)(AX*4)
+	VPMOVZXBD  32(SI)(AX*1), Z0
+	VPTESTMD   Z0, Z0, K1
+	VMOVUPS    128(DX)(AX*4), Z0
+	VMOVUPS    128(BX)(AX*4), Z6
+	VBLENDMPS  Z0, Z6, K1, Z3
+	VMOVUPS    Z3, 128(CX)(AX*4)
+	VPMOVZXBD  48(SI)(AX*1), Z0
+	VPTESTMD   Z0, Z0, K1
+	VMOVUPS    192(DX)(AX*4), Z0
+	VMOVUPS    192(BX)(AX*4), Z6
+	VBLENDMPS  Z0, Z6, K1, Z4
+	VMOVUPS    Z4, 192(CX)(AX*4)
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, DI
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000040, DI
+	JE   end16
+
+one16:
+	VPMOVZXBD (SI)(AX*1), Z0
+	VPTESTMD  Z0, Z0, K1
+	VMOVUPS   (DX)(AX*4), Z0
+	VMOVUPS   (BX)(AX*4), Z1
+	VBLENDMPS Z0, Z1, K1, Z5
+	VMOVUPS   Z5, (CX)(AX*4)
+	ADDQ      $0x10, AX
+	SUBQ      $0x10, DI
+	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func fmodVec(level uint8, dst *float32, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·fmodVec(SB), NOSPLIT, $0-40
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2112(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VMOVUPS      (BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y1
+	VDIVPS       Y1, Y2, Y3
+	VROUNDPS     $0x00, Y3, Y4
+	VCMPPS       $0x1e, Y3, Y4, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VADDPS       Y1, Y2, Y1
+	VBLENDVPS    Y5, Y1, Y2, Y1
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y3, Y2
+	VMOVUPS      x7fc00000<>+0(SB), Y3
+	VBLENDVPS    Y2, Y1, Y3, Y1
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        Y0, Y1, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VMOVUPS      32(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y1
+	VDIVPS       Y1, Y2, Y3
+	VROUNDPS     $0x00, Y3, Y4
+	VCMPPS       $0x1e, Y3, Y4, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VADDPS       Y1, Y2, Y1
+	VBLENDVPS    Y5, Y1, Y2, Y1
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y3, Y2
+	VMOVUPS      x7fc00000<>+0(SB), Y3
+	VBLENDVPS    Y2, Y1, Y3, Y1
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        Y0, Y1, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VMOVUPS      64(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y1
+	VDIVPS       Y1, Y2, Y3
+	VROUNDPS     $0x00, Y3, Y4
+	VCMPPS       $0x1e, Y3, Y4, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VADDPS       Y1, Y2, Y1
+	VBLENDVPS    Y5, Y1, Y2, Y1
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y3, Y2
+	VMOVUPS      x7fc00000<>+0(SB), Y3
+	VBLENDVPS    Y2, Y1, Y3, Y1
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        Y0, Y1, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VMOVUPS      96(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y1
+	VDIVPS       Y1, Y2, Y3
+	VROUNDPS     $0x00, Y3, Y4
+	VCMPPS       $0x1e, Y3, Y4, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y5
+	VSUBPS       x3f800000<>+0(SB), Y4, Y6
+	VBLENDVPS    Y5, Y6, Y4, Y4
+	VADDPS       Y1, Y2, Y1
+	VBLENDVPS    Y5, Y1, Y2, Y1
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y3, Y2
+	VMOVUPS      x7fc00000<>+0(SB), Y3
+	VBLENDVPS    Y2, Y1, Y3, Y1
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        Y0, Y1, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, SI
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VANDPS       x7fffffff<>+0(SB), Y2, Y2
+	VDIVPS       Y2, Y3, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y2, Y5, Y3
+	VCMPPS       $0x11, x00000000<>+0(SB), Y3, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y2, Y3, Y2
+	VBLENDVPS    Y6, Y2, Y3, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VANDPS       x80000000<>+0(SB), Y1, Y1
+	VORPS        Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x3f800000<>+0(SB), Z1
+	VBROADCASTSS x4a800000<>+0(SB), Z2
+	VBROADCASTSS x7fc00000<>+0(SB), Z3
+	VBROADCASTSS x7fffffff<>+0(SB), Z4
+	VBROADCASTSS x80000000<>+0(SB), Z5
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000010, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS      (DX)(AX*4), Z6
+	VMOVUPS      (BX)(AX*4), Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z7
+	VDIVPS       Z7, Z8, Z17
+	VRNDSCALEPS  $0x00, Z17, Z18
+	VCMPPS       $0x1e, Z17, Z18, K1
+	VSUBPS       Z1, Z18, Z19
+	VBLENDMPS    Z19, Z18, K1, Z9
+	VFNMADD231PS Z7, Z9, Z8
+	VCMPPS       $0x11, Z0, Z8, K1
+	VSUBPS       Z1, Z9, Z18
+	VBLENDMPS    Z18, Z9, K1, Z10
+	VADDPS       Z7, Z8, Z7
+	VBLENDMPS    Z7, Z8, K1, Z11
+	VCMPPS       $0x11, Z2, Z17, K1
+	VMOVUPS      Z3, Z7
+	VBLENDMPS    Z11, Z7, K1, Z12
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z6, Z12, Z6
+	VMOVNTPS     Z6, (CX)(AX*4)
+	ADDQ         $0x00000010, AX
+	SUBQ         $0x00000010, SI
+	JGE          nontemporal16
+	JMP          tail16
+
+loop16:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Z6
+	VMOVUPS      (BX)(AX*4), Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z7
+	VDIVPS       Z7, Z8, Z17
+	VRNDSCALEPS  $0x00, Z17, Z18
+	VCMPPS       $0x1e, Z17, Z18, K1
+	VSUBPS       Z1, Z18, Z19
+	VBLENDMPS    Z19, Z18, K1, Z9
+	VFNMADD231PS Z7, Z9, Z8
+	VCMPPS       $0x11, Z0, Z8, K1
+	VSUBPS       Z1, Z9, Z18
+	VBLENDMPS    Z18, Z9, K1, Z10
+	VADDPS       Z7, Z8, Z7
+	VBLENDMPS    Z7, Z8, K1, Z11
+	VCMPPS       $0x11, Z2, Z17, K1
+	VMOVUPS      Z3, Z7
+	VBLENDMPS    Z11, Z7, K1, Z12
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z6, Z12, Z6
+	VMOVUPS      Z6, (CX)(AX*4)
+	ADDQ         $0x00000010, AX
+	SUBQ         $0x00000010, SI
+	JGE          loop16
+
+tail16:
+	ADDQ $0x00000010, SI
+	JE   end16
+
+one16:
+	MOVL         $0xffffffff, DI
+	BZHIL        SI, DI, DI
+	KMOVW        DI, K1
+	VMOVUPS.Z    (DX)(AX*4), K1, Z6
+	VMOVUPS.Z    (BX)(AX*4), K1, Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z7
+	VDIVPS       Z7, Z8, Z9
+	VRNDSCALEPS  $0x00, Z9, Z10
+	VCMPPS       $0x1e, Z9, Z10, K2
+	VSUBPS       Z1, Z10, Z11
+	VBLENDMPS    Z11, Z10, K2, Z13
+	VFNMADD231PS Z7, Z13, Z8
+	VCMPPS       $0x11, Z0, Z8, K2
+	VSUBPS       Z1, Z13, Z10
+	VBLENDMPS    Z10, Z13, K2, Z14
+	VADDPS       Z7, Z8, Z7
+	VBLENDMPS    Z7, Z8, K2, Z15
+	VCMPPS       $0x11, Z2, Z9, K2
+	VMOVUPS      Z3, Z7
+	VBLENDMPS    Z15, Z7, K2, Z16
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z6, Z16, Z6
+	VMOVUPS      Z6, K1, (CX)(AX*4)
+	ADDQ         $0x10, AX
+	SUBQ         $0x10, SI
+	JGT          one16
+
+end16:
+	VZEROUPPER
+	RET
+
+DATA x4a800000<>+0(SB)/4, $0x4a800000
+DATA x4a800000<>+4(SB)/4, $0x4a800000
+DATA x4a800000<>+8(SB)/4, $0x4a800000
+DATA x4a800000<>+12(SB)/4, $0x4a800000
+DATA x4a800000<>+16(SB)/4, $0x4a800000
+DATA x4a800000<>+20(SB)/4, $0x4a800000
+DATA x4a800000<>+24(SB)/4, $0x4a800000
+DATA x4a800000<>+28(SB)/4, $0x4a800000
+GLOBL x4a800000<>(SB), RODATA|NOPTR, $32
+
+// func remainderVec(level uint8, dst *float32, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·remainderVec(SB), NOSPLIT, $0-40
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2112(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VMOVUPS      (BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VANDPS       x80000000<>+0(SB), Y0, Y3
+	VORPS        Y3, Y2, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VADDPS       Y1, Y3, Y1
+	VBLENDVPS    Y0, Y1, Y3, Y0
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y1
+	VBLENDVPS    Y1, Y0, Y3, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VMOVUPS      32(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VANDPS       x80000000<>+0(SB), Y0, Y3
+	VORPS        Y3, Y2, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VADDPS       Y1, Y3, Y1
+	VBLENDVPS    Y0, Y1, Y3, Y0
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y1
+	VBLENDVPS    Y1, Y0, Y3, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VMOVUPS      64(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VANDPS       x80000000<>+0(SB), Y0, Y3
+	VORPS        Y3, Y2, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VADDPS       Y1, Y3, Y1
+	VBLENDVPS    Y0, Y1, Y3, Y0
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y1
+	VBLENDVPS    Y1, Y0, Y3, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VMOVUPS      96(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VANDPS       x80000000<>+0(SB), Y0, Y3
+	VORPS        Y3, Y2, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VADDPS       Y1, Y3, Y1
+	VBLENDVPS    Y0, Y1, Y3, Y0
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y1
+	VBLENDVPS    Y1, Y0, Y3, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, SI
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VANDPS       x7fffffff<>+0(SB), Y2, Y4
+	VDIVPS       Y4, Y3, Y5
+	VROUNDPS     $0x00, Y5, Y6
+	VCMPPS       $0x1e, Y5, Y6, Y7
+	VSUBPS       x3f800000<>+0(SB), Y6, Y8
+	VBLENDVPS    Y7, Y8, Y6, Y6
+	VFNMADD231PS Y4, Y6, Y3
+	VCMPPS       $0x11, x00000000<>+0(SB), Y3, Y7
+	VSUBPS       x3f800000<>+0(SB), Y6, Y8
+	VBLENDVPS    Y7, Y8, Y6, Y6
+	VADDPS       Y4, Y3, Y4
+	VBLENDVPS    Y7, Y4, Y3, Y3
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y5, Y4
+	VMOVUPS      x7fc00000<>+0(SB), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y3
+	VANDPS       x80000000<>+0(SB), Y1, Y4
+	VORPS        Y4, Y3, Y4
+	VXORPS       Y2, Y1, Y1
+	VANDPS       x80000000<>+0(SB), Y1, Y1
+	VORPS        x3f800000<>+0(SB), Y1, Y1
+	VCMPPS       $0x11, x00000000<>+0(SB), Y1, Y1
+	VADDPS       Y2, Y4, Y2
+	VBLENDVPS    Y1, Y2, Y4, Y1
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y3, Y2
+	VBLENDVPS    Y2, Y1, Y4, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x3f800000<>+0(SB), Z1
+	VBROADCASTSS x4a800000<>+0(SB), Z2
+	VBROADCASTSS x7fc00000<>+0(SB), Z3
+	VBROADCASTSS x7fffffff<>+0(SB), Z4
+	VBROADCASTSS x80000000<>+0(SB), Z5
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000010, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS      (DX)(AX*4), Z6
+	VMOVUPS      (BX)(AX*4), Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z9
+	VDIVPS       Z9, Z8, Z10
+	VRNDSCALEPS  $0x00, Z10, Z11
+	VCMPPS       $0x1e, Z10, Z11, K1
+	VSUBPS       Z1, Z11, Z12
+	VBLENDMPS    Z12, Z11, K1, Z13
+	VFNMADD231PS Z9, Z13, Z8
+	VCMPPS       $0x11, Z0, Z8, K1
+	VSUBPS       Z1, Z13, Z11
+	VBLENDMPS    Z11, Z13, K1, Z14
+	VADDPS       Z9, Z8, Z9
+	VBLENDMPS    Z9, Z8, K1, Z15
+	VCMPPS       $0x11, Z2, Z10, K1
+	VMOVUPS      Z3, Z8
+	VBLENDMPS    Z15, Z8, K1, Z16
+	VANDPS       Z5, Z6, Z8
+	VORPS        Z8, Z16, Z8
+	VXORPS       Z7, Z6, Z6
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z1, Z6, Z6
+	VCMPPS       $0x11, Z0, Z6, K1
+	VADDPS       Z7, Z8, Z6
+	VBLENDMPS    Z6, Z8, K1, Z17
+	VCMPPS       $0x1e, Z0, Z16, K1
+	VBLENDMPS    Z17, Z8, K1, Z18
+	VMOVNTPS     Z18, (CX)(AX*4)
+	ADDQ         $0x00000010, AX
+	SUBQ         $0x00000010, SI
+	JGE          nontemporal16
+	JMP          tail16
+
+loop16:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Z6
+	VMOVUPS      (BX)(AX*4), Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z9
+	VDIVPS       Z9, Z8, Z10
+	VRNDSCALEPS  $0x00, Z10, Z11
+	VCMPPS       $0x1e, Z10, Z11, K1
+	VSUBPS       Z1, Z11, Z12
+	VBLENDMPS    Z12, Z11, K1, Z13
+	VFNMADD231PS Z9, Z13, Z8
+	VCMPPS       $0x11, Z0, Z8, K1
+	VSUBPS       Z1, Z13, Z11
+	VBLENDMPS    Z11, Z13, K1, Z14
+	VADDPS       Z9, Z8, Z9
+	VBLENDMPS    Z9, Z8, K1, Z15
+	VCMPPS       $0x11, Z2, Z10, K1
+	VMOVUPS      Z3, Z8
+	VBLENDMPS    Z15, Z8, K1, Z16
+	VANDPS       Z5, Z6, Z8
+	VORPS        Z8, Z16, Z8
+	VXORPS       Z7, Z6, Z6
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z1, Z6, Z6
+	VCMPPS       $0x11, Z0, Z6, K1
+	VADDPS       Z7, Z8, Z6
+	VBLENDMPS    Z6, Z8, K1, Z17
+	VCMPPS       $0x1e, Z0, Z16, K1
+	VBLENDMPS    Z17, Z8, K1, Z18
+	VMOVUPS      Z18, (CX)(AX*4)
+	ADDQ         $0x00000010, AX
+	SUBQ         $0x00000010, SI
+	JGE          loop16
+
+tail16:
+	ADDQ $0x00000010, SI
+	JE   end16
+
+one16:
+	MOVL         $0xffffffff, DI
+	BZHIL        SI, DI, DI
+	KMOVW        DI, K1
+	VMOVUPS.Z    (DX)(AX*4), K1, Z6
+	VMOVUPS.Z    (BX)(AX*4), K1, Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z9
+	VDIVPS       Z9, Z8, Z10
+	VRNDSCALEPS  $0x00, Z10, Z11
+	VCMPPS       $0x1e, Z10, Z11, K2
+	VSUBPS       Z1, Z11, Z12
+	VBLENDMPS    Z12, Z11, K2, Z19
+	VFNMADD231PS Z9, Z19, Z8
+	VCMPPS       $0x11, Z0, Z8, K2
+	VSUBPS       Z1, Z19, Z11
+	VBLENDMPS    Z11, Z19, K2, Z20
+	VADDPS       Z9, Z8, Z9
+	VBLENDMPS    Z9, Z8, K2, Z21
+	VCMPPS       $0x11, Z2, Z10, K2
+	VMOVUPS      Z3, Z8
+	VBLENDMPS    Z21, Z8, K2, Z22
+	VANDPS       Z5, Z6, Z8
+	VORPS        Z8, Z22, Z8
+	VXORPS       Z7, Z6, Z6
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z1, Z6, Z6
+	VCMPPS       $0x11, Z0, Z6, K2
+	VADDPS       Z7, Z8, Z6
+	VBLENDMPS    Z6, Z8, K2, Z23
+	VCMPPS       $0x1e, Z0, Z22, K2
+	VBLENDMPS    Z23, Z8, K2, Z24
+	VMOVUPS      Z24, K1, (CX)(AX*4)
+	ADDQ         $0x10, AX
+	SUBQ         $0x10, SI
+	JGT          one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func floorDivideVec(level uint8, dst *float32, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·floorDivideVec(SB), NOSPLIT, $0-40
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2112(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Y0
+	VMOVUPS      (BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y3
+	VADDPS       x3f800000<>+0(SB), Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VXORPS       x80000000<>+0(SB), Y3, Y1
+	VBLENDVPS    Y0, Y1, Y5, Y0
+	VCMPPS       $0x03, Y2, Y2, Y1
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y0, (CX)(AX*4)
+	VMOVUPS      32(DX)(AX*4), Y0
+	VMOVUPS      32(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y3
+	VADDPS       x3f800000<>+0(SB), Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VXORPS       x80000000<>+0(SB), Y3, Y1
+	VBLENDVPS    Y0, Y1, Y5, Y0
+	VCMPPS       $0x03, Y2, Y2, Y1
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y0, 32(CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Y0
+	VMOVUPS      64(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y3
+	VADDPS       x3f800000<>+0(SB), Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VXORPS       x80000000<>+0(SB), Y3, Y1
+	VBLENDVPS    Y0, Y1, Y5, Y0
+	VCMPPS       $0x03, Y2, Y2, Y1
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y0, 64(CX)(AX*4)
+	VMOVUPS      96(DX)(AX*4), Y0
+	VMOVUPS      96(BX)(AX*4), Y1
+	VANDPS       x7fffffff<>+0(SB), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y2, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VCMPPS       $0x1e, Y4, Y5, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y6
+	VSUBPS       x3f800000<>+0(SB), Y5, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y5
+	VADDPS       Y3, Y2, Y3
+	VBLENDVPS    Y6, Y3, Y2, Y2
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y4, Y3
+	VMOVUPS      x7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y3, Y2, Y4, Y2
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y2, Y3
+	VADDPS       x3f800000<>+0(SB), Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y3
+	VXORPS       Y1, Y0, Y0
+	VANDPS       x80000000<>+0(SB), Y0, Y0
+	VORPS        x3f800000<>+0(SB), Y0, Y0
+	VCMPPS       $0x11, x00000000<>+0(SB), Y0, Y0
+	VXORPS       x80000000<>+0(SB), Y3, Y1
+	VBLENDVPS    Y0, Y1, Y5, Y0
+	VCMPPS       $0x03, Y2, Y2, Y1
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y0, 96(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, SI
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VANDPS       x7fffffff<>+0(SB), Y2, Y4
+	VDIVPS       Y4, Y3, Y5
+	VROUNDPS     $0x00, Y5, Y6
+	VCMPPS       $0x1e, Y5, Y6, Y7
+	VSUBPS       x3f800000<>+0(SB), Y6, Y8
+	VBLENDVPS    Y7, Y8, Y6, Y6
+	VFNMADD231PS Y4, Y6, Y3
+	VCMPPS       $0x11, x00000000<>+0(SB), Y3, Y7
+	VSUBPS       x3f800000<>+0(SB), Y6, Y8
+	VBLENDVPS    Y7, Y8, Y6, Y6
+	VADDPS       Y4, Y3, Y4
+	VBLENDVPS    Y7, Y4, Y3, Y3
+	VCMPPS       $0x11, x4a800000<>+0(SB), Y5, Y4
+	VMOVUPS      x7fc00000<>+0(SB), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y3
+	VCMPPS       $0x1e, x00000000<>+0(SB), Y3, Y4
+	VADDPS       x3f800000<>+0(SB), Y6, Y5
+	VBLENDVPS    Y4, Y5, Y6, Y4
+	VXORPS       Y2, Y1, Y1
+	VANDPS       x80000000<>+0(SB), Y1, Y1
+	VORPS        x3f800000<>+0(SB), Y1, Y1
+	VCMPPS       $0x11, x00000000<>+0(SB), Y1, Y1
+	VXORPS       x80000000<>+0(SB), Y4, Y2
+	VBLENDVPS    Y1, Y2, Y6, Y1
+	VCMPPS       $0x03, Y3, Y3, Y2
+	VBLENDVPS    Y2, Y3, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x3f800000<>+0(SB), Z1
+	VBROADCASTSS x4a800000<>+0(SB), Z2
+	VBROADCASTSS x7fc00000<>+0(SB), Z3
+	VBROADCASTSS x7fffffff<>+0(SB), Z4
+	VBROADCASTSS x80000000<>+0(SB), Z5
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000010, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS      (DX)(AX*4), Z6
+	VMOVUPS      (BX)(AX*4), Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z9
+	VDIVPS       Z9, Z8, Z10
+	VRNDSCALEPS  $0x00, Z10, Z11
+	VCMPPS       $0x1e, Z10, Z11, K1
+	VSUBPS       Z1, Z11, Z12
+	VBLENDMPS    Z12, Z11, K1, Z13
+	VFNMADD231PS Z9, Z13, Z8
+	VCMPPS       $0x11, Z0, Z8, K1
+	VSUBPS       Z1, Z13, Z11
+	VBLENDMPS    Z11, Z13, K1, Z14
+	VADDPS       Z9, Z8, Z9
+	VBLENDMPS    Z9, Z8, K1, Z15
+	VCMPPS       $0x11, Z2, Z10, K1
+	VMOVUPS      Z3, Z8
+	VBLENDMPS    Z15, Z8, K1, Z16
+	VCMPPS       $0x1e, Z0, Z16, K1
+	VADDPS       Z1, Z14, Z8
+	VBLENDMPS    Z8, Z14, K1, Z17
+	VXORPS       Z7, Z6, Z6
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z1, Z6, Z6
+	VCMPPS       $0x11, Z0, Z6, K1
+	VXORPS       Z5, Z17, Z6
+	VBLENDMPS    Z6, Z14, K1, Z18
+	VCMPPS       $0x03, Z16, Z16, K1
+	VBLENDMPS    Z16, Z18, K1, Z19
+	VMOVNTPS     Z19, (CX)(AX*4)
+	ADDQ         $0x00000010, AX
+	SUBQ         $0x00000010, SI
+	JGE          nontemporal16
+	JMP          tail16
+
+loop16:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (DX)(AX*4), Z6
+	VMOVUPS      (BX)(AX*4), Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z9
+	VDIVPS       Z9, Z8, Z10
+	VRNDSCALEPS  $0x00, Z10, Z11
+	VCMPPS       $0x1e, Z10, Z11, K1
+	VSUBPS       Z1, Z11, Z12
+	VBLENDMPS    Z12, Z11, K1, Z13
+	VFNMADD231PS Z9, Z13, Z8
+	VCMPPS       $0x11, Z0, Z8, K1
+	VSUBPS       Z1, Z13, Z11
+	VBLENDMPS    Z11, Z13, K1, Z14
+	VADDPS       Z9, Z8, Z9
+	VBLENDMPS    Z9, Z8, K1, Z15
+	VCMPPS       $0x11, Z2, Z10, K1
+	VMOVUPS      Z3, Z8
+	VBLENDMPS    Z15, Z8, K1, Z16
+	VCMPPS       $0x1e, Z0, Z16, K1
+	VADDPS       Z1, Z14, Z8
+	VBLENDMPS    Z8, Z14, K1, Z17
+	VXORPS       Z7, Z6, Z6
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z1, Z6, Z6
+	VCMPPS       $0x11, Z0, Z6, K1
+	VXORPS       Z5, Z17, Z6
+	VBLENDMPS    Z6, Z14, K1, Z18
+	VCMPPS       $0x03, Z16, Z16, K1
+	VBLENDMPS    Z16, Z18, K1, Z19
+	VMOVUPS      Z19, (CX)(AX*4)
+	ADDQ         $0x00000010, AX
+	SUBQ         $0x00000010, SI
+	JGE          loop16
+
+tail16:
+	ADDQ $0x00000010, SI
+	JE   end16
+
+one16:
+	MOVL         $0xffffffff, DI
+	BZHIL        SI, DI, DI
+	KMOVW        DI, K1
+	VMOVUPS.Z    (DX)(AX*4), K1, Z6
+	VMOVUPS.Z    (BX)(AX*4), K1, Z7
+	VANDPS       Z4, Z6, Z8
+	VANDPS       Z4, Z7, Z9
+	VDIVPS       Z9, Z8, Z10
+	VRNDSCALEPS  $0x00, Z10, Z11
+	VCMPPS       $0x1e, Z10, Z11, K2
+	VSUBPS       Z1, Z11, Z12
+	VBLENDMPS    Z12, Z11, K2, Z20
+	VFNMADD231PS Z9, Z20, Z8
+	VCMPPS       $0x11, Z0, Z8, K2
+	VSUBPS       Z1, Z20, Z11
+	VBLENDMPS    Z11, Z20, K2, Z21
+	VADDPS       Z9, Z8, Z9
+	VBLENDMPS    Z9, Z8, K2, Z22
+	VCMPPS       $0x11, Z2, Z10, K2
+	VMOVUPS      Z3, Z8
+	VBLENDMPS    Z22, Z8, K2, Z23
+	VCMPPS       $0x1e, Z0, Z23, K2
+	VADDPS       Z1, Z21, Z8
+	VBLENDMPS    Z8, Z21, K2, Z24
+	VXORPS       Z7, Z6, Z6
+	VANDPS       Z5, Z6, Z6
+	VORPS        Z1, Z6, Z6
+	VCMPPS       $0x11, Z0, Z6, K2
+	VXORPS       Z5, Z24, Z6
+	VBLENDMPS    Z6, Z21, K2, Z25
+	VCMPPS       $0x03, Z23, Z23, K2
+	VBLENDMPS    Z23, Z25, K2, Z26
+	VMOVUPS      Z26, K1, (CX)(AX*4)
+	ADDQ         $0x10, AX
+	SUBQ         $0x10, SI
+	JGT          one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func atan2Vec(level uint8, dst *float32, a *float32, b *float32, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
+TEXT ·atan2Vec(SB), NOSPLIT, $0-40
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0  2048(DX)(AX*4)
+	PREFETCHT0  2112(DX)(AX*4)
+	PREFETCHT0  2048(BX)(AX*4)
+	PREFETCHT0  2112(BX)(AX*4)
+	PREFETCHT0  2048(CX)(AX*4)
+	PREFETCHT0  2112(CX)(AX*4)
+	VMOVUPS     (DX)(AX*4), Y0
+	VMOVUPS     (BX)(AX*4), Y1
+	VANDPS      x7fffffff<>+0(SB), Y0, Y2
+	VANDPS      x7fffffff<>+0(SB), Y1, Y3
+	VCMPPS      $0x1e, Y3, Y2, Y4
+	VBLENDVPS   Y4, Y3, Y2, Y5
+	VBLENDVPS   Y4, Y2, Y3, Y6
+	VDIVPS      Y6, Y5, Y5
+	VCMPPS      $0x00, Y3, Y2, Y3
+	VCMPPS      $0x00, x00000000<>+0(SB), Y2, Y2
+	VMOVUPS     x3f800000<>+0(SB), Y6
+	VBLENDVPS   Y2, x00000000<>+0(SB), Y6, Y2
+	VBLENDVPS   Y3, Y2, Y5, Y2
+	VMULPS      Y2, Y2, Y3
+	VMOVUPS     xbaf4311f<>+0(SB), Y5
+	VFMADD213PS x3c38223e<>+0(SB), Y3, Y5
+	VFMADD213PS xbd024d2b<>+0(SB), Y3, Y5
+	VFMADD213PS x3d7027c8<>+0(SB), Y3, Y5
+	VFMADD213PS xbdacf765<>+0(SB), Y3, Y5
+	VFMADD213PS x3de09f42<>+0(SB), Y3, Y5
+	VFMADD213PS xbe121994<>+0(SB), Y3, Y5
+	VFMADD213PS x3e4cc9ef<>+0(SB), Y3, Y5
+	VFMADD213PS xbeaaaaa4<>+0(SB), Y3, Y5
+	VMULPS      Y3, Y5, Y3
+	VMOVUPS     Y2, Y5
+	VFMADD231PS Y2, Y3, Y5
+	VMOVUPS     x3fc90fdb<>+0(SB), Y2
+	VSUBPS      Y5, Y2, Y2
+	VBLENDVPS   Y4, Y2, Y5, Y2
+	VANDPS      x80000000<>+0(SB), Y1, Y1
+	VORPS       x3f800000<>+0(SB), Y1, Y1
+	VCMPPS      $0x11, x00000000<>+0(SB), Y1, Y1
+	VMOVUPS     x40490fdb<>+0(SB), Y3
+	VSUBPS      Y2, Y3, Y3
+	VBLENDVPS   Y1, Y3, Y2, Y1
+	VANDPS      x80000000<>+0(SB), Y0, Y0
+	VORPS       Y0, Y1, Y0
+	VMOVUPS     Y0, (CX)(AX*4)
+	VMOVUPS     32(DX)(AX*4), Y0
+	VMOVUPS     32(BX)(AX*4), Y1
+	VANDPS      x7fffffff<>+0(SB), Y0, Y2
+	VANDPS      x7fffffff<>+0(SB), Y1, Y3
+	VCMPPS      $0x1e, Y3, Y2, Y4
+	VBLENDVPS   Y4, Y3, Y2, Y5
+	VBLENDVPS   Y4, Y2, Y3, Y6
+	VDIVPS      Y6, Y5, Y5
+	VCMPPS      $0x00, Y3, Y2, Y3
+	VCMPPS      $0x00, x00000000<>+0(SB), Y2, Y2
+	VMOVUPS     x3f800000<>+0(SB), Y6
+	VBLENDVPS   Y2, x00000000<>+0(SB), Y6, Y2
+	VBLENDVPS   Y3, Y2, Y5, Y2
+	VMULPS      Y2, Y2, Y3
+	VMOVUPS     xbaf4311f<>+0(SB), Y5
+	VFMADD213PS x3c38223e<>+0(SB), Y3, Y5
+	VFMADD213PS xbd024d2b<>+0(SB), Y3, Y5
+	VFMADD213PS x3d7027c8<>+0(SB), Y3, Y5
+	VFMADD213PS xbdacf765<>+0(SB), Y3, Y5
+	VFMADD213PS x3de09f42<>+0(SB), Y3, Y5
+	VFMADD213PS xbe121994<>+0(SB), Y3, Y5
+	VFMADD213PS x3e4cc9ef<>+0(SB), Y3, Y5
+	VFMADD213PS xbeaaaaa4<>+0(SB), Y3, Y5
+	VMULPS      Y3, Y5, Y3
+	VMOVUPS     Y2, Y5
+	VFMADD231PS Y2, Y3, Y5
+	VMOVUPS     x3fc90fdb<>+0(SB), Y2
+	VSUBPS      Y5, Y2, Y2
+	VBLENDVPS   Y4, Y2, Y5, Y2
+	VANDPS      x80000000<>+0(SB), Y1, Y1
+	VORPS       x3f800000<>+0(SB), Y1, Y1
+	VCMPPS      $0x11, x00000000<>+0(SB), Y1, Y1
+	VMOVUPS     x40490fdb<>+0(SB), Y3
+	VSUBPS      Y2, Y3, Y3
+	VBLENDVPS   Y1, Y3, Y2, Y1
+	VANDPS      x80000000<>+0(SB), Y0, Y0
+	VORPS       Y0, Y1, Y0
+	VMOVUPS     Y0, 32(CX)(AX*4)
+	VMOVUPS     64(DX)(AX*4), Y0
+	VMOVUPS     64(BX)(AX*4), Y1
+	VANDPS      x7fffffff<>+0(SB), Y0, Y2
+	VANDPS      x7fffffff<>+0(SB), Y1, Y3
+	VCMPPS      $0x1e, Y3, Y2, Y4
+	VBLENDVPS   Y4, Y3, Y2, Y5
+	VBLENDVPS   Y4, Y2, Y3, Y6
+	VDIVPS      Y6, Y5, Y5
+	VCMPPS      $0x00, Y3, Y2, Y3
+	VCMPPS      $0x00, x00000000<>+0(SB), Y2, Y2
+	VMOVUPS     x3f800000<>+0(SB), Y6
+	VBLENDVPS   Y2, x00000000<>+0(SB), Y6, Y2
+	VBLENDVPS   Y3, Y2, Y5, Y2
+	VMULPS      Y2, Y2, Y3
+	VMOVUPS     xbaf4311f<>+0(SB), Y5
+	VFMADD213PS x3c38223e<>+0(SB), Y3, Y5
+	VFMADD213PS xbd024d2b<>+0(SB), Y3, Y5
+	VFMADD213PS x3d7027c8<>+0(SB), Y3, Y5
+	VFMADD213PS xbdacf765<>+0(SB), Y3, Y5
+	VFMADD213PS x3de09f42<>+0(SB), Y3, Y5
+	VFMADD213PS xbe121994<>+0(SB), Y3, Y5
+	VFMADD213PS x3e4cc9ef<>+0(SB), Y3, Y5
+	VFMADD213PS xbeaaaaa4<>+0(SB), Y3, Y5
+	VMULPS      Y3, Y5, Y3
+	VMOVUPS     Y2, Y5
+	VFMADD231PS Y2, Y3, Y5
+	VMOVUPS     x3fc90fdb<>+0(SB), Y2
+	VSUBPS      Y5, Y2, Y2
+	VBLENDVPS   Y4, Y2, Y5, Y2
+	VANDPS      x80000000<>+0(SB), Y1, Y1
+	VORPS       x3f800000<>+0(SB), Y1, Y1
+	VCMPPS      $0x11, x00000000<>+0(SB), Y1, Y1
+	VMOVUPS     x40490fdb<>+0(SB), Y3
+	VSUBPS      Y2, Y3, Y3
+	VBLENDVPS   Y1, Y3, Y2, Y1
+	VANDPS      x80000000<>+0(SB), Y0, Y0
+	VORPS       Y0, Y1, Y0
+	VMOVUPS     Y0, 64(CX)(AX*4)
+	VMOVUPS     96(DX)(AX*4), Y0
+	VMOVUPS     96(BX)(AX*4), Y1
+	VANDPS      x7fffffff<>+0(SB), Y0, Y2
+	VANDPS      x7fffffff<>+0(SB), Y1, Y3
+	VCMPPS      $0x1e, Y3, Y2, Y4
+	VBLENDVPS   Y4, Y3, Y2, Y5
+	VBLENDVPS   Y4, Y2, Y3, Y6
+	VDIVPS      Y6, Y5, Y5
+	VCMPPS      $0x00, Y3, Y2, Y3
+	VCMPPS      $0x00, x00000000<>+0(SB), Y2, Y2
+	VMOVUPS     x3f800000<>+0(SB), Y6
+	VBLENDVPS   Y2, x00000000<>+0(SB), Y6, Y2
+	VBLENDVPS   Y3, Y2, Y5, Y2
+	VMULPS      Y2, Y2, Y3
+	VMOVUPS     xbaf4311f<>+0(SB), Y5
+	VFMADD213PS x3c38223e<>+0(SB), Y3, Y5
+	VFMADD213PS xbd024d2b<>+0(SB), Y3, Y5
+	VFMADD213PS x3d7027c8<>+0(SB), Y3, Y5
+	VFMADD213PS xbdacf765<>+0(SB), Y3, Y5
+	VFMADD213PS x3de09f42<>+0(SB), Y3, Y5
+	VFMADD213PS xbe121994<>+0(SB), Y3, Y5
+	VFMADD213PS x3e4cc9ef<>+0(SB), Y3, Y5
+	VFMADD213PS xbeaaaaa4<>+0(SB), Y3, Y5
+	VMULPS      Y3, Y5, Y3
+	VMOVUPS     Y2, Y5
+	VFMADD231PS Y2, Y3, Y5
+	VMOVUPS     x3fc90fdb<>+0(SB), Y2
+	VSUBPS      Y5, Y2, Y2
+	VBLENDVPS   Y4, Y2, Y5, Y2
+	VANDPS      x80000000<>+0(SB), Y1, Y1
+	VORPS       x3f800000<>+0(SB), Y1, Y1
+	VCMPPS      $0x11, x00000000<>+0(SB), Y1, Y1
+	VMOVUPS     x40490fdb<>+0(SB), Y3
+	VSUBPS      Y2, Y3, Y3
+	VBLENDVPS   Y1, Y3, Y2, Y1
+	VANDPS      x80000000<>+0(SB), Y0, Y0
+	VORPS       Y0, Y1, Y0
+	VMOVUPS     Y0, 96(CX)(AX*4)
+	ADDQ        $0x00000020, AX
+	SUBQ        $0x00000020, SI
+	JGE         loop8
+
+tail8:
+	ADDQ $0x00000020, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (DX)(AX*4), Y0, Y1
+	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VANDPS       x7fffffff<>+0(SB), Y1, Y3
+	VANDPS       x7fffffff<>+0(SB), Y2, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y5
+	VBLENDVPS    Y5, Y4, Y3, Y6
+	VBLENDVPS    Y5, Y3, Y4, Y7
+	VDIVPS       Y7, Y6, Y6
+	VCMPPS       $0x00, Y4, Y3, Y4
+	VCMPPS       $0x00, x00000000<>+0(SB), Y3, Y3
+	VMOVUPS      x3f800000<>+0(SB), Y7
+	VBLENDVPS    Y3, x00000000<>+0(SB), Y7, Y3
+	VBLENDVPS    Y4, Y3, Y6, Y3
+	VMULPS       Y3, Y3, Y4
+	VMOVUPS      xbaf4311f<>+0(SB), Y6
+	VFMADD213PS  x3c38223e<>+0(SB), Y4, Y6
+	VFMADD213PS  xbd024d2b<>+0(SB), Y4, Y6
+	VFMADD213PS  x3d7027c8<>+0(SB), Y4, Y6
+	VFMADD213PS  xbdacf765<>+0(SB), Y4, Y6
+	VFMADD213PS  x3de09f42<>+0(SB), Y4, Y6
+	VFMADD213PS  xbe121994<>+0(SB), Y4, Y6
+	VFMADD213PS  x3e4cc9ef<>+0(SB), Y4, Y6
+	VFMADD213PS  xbeaaaaa4<>+0(SB), Y4, Y6
+	VMULPS       Y4, Y6, Y4
+	VMOVUPS      Y3, Y6
+	VFMADD231PS  Y3, Y4, Y6
+	VMOVUPS      x3fc90fdb<>+0(SB), Y3
+	VSUBPS       Y6, Y3, Y3
+	VBLENDVPS    Y5, Y3, Y6, Y3
+	VANDPS       x80000000<>+0(SB), Y2, Y2
+	VORPS        x3f800000<>+0(SB), Y2, Y2
+	VCMPPS       $0x11, x00000000<>+0(SB), Y2, Y2
+	VMOVUPS      x40490fdb<>+0(SB), Y4
+	VSUBPS       Y3, Y4, Y4
+	VBLENDVPS    Y2, Y4, Y3, Y2
+	VANDPS       x80000000<>+0(SB), Y1, Y1
+	VORPS        Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS x00000000<>+0(SB), Z0
+	VBROADCASTSS x3c38223e<>+0(SB), Z1
+	VBROADCASTSS x3d7027c8<>+0(SB), Z2
+	VBROADCASTSS x3de09f42<>+0(SB), Z3
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000020, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS          (DX)(AX*4), Z4
+	VMOVUPS          64(DX)(AX*4), Z15
+	VMOVUPS          (BX)(AX*4), Z5
+	VMOVUPS          64(BX)(AX*4), Z16
+	VANDPS.BCST      x7fffffff<>+0(SB), Z4, Z6
+	VANDPS.BCST      x7fffffff<>+0(SB), Z15, Z17
+	VANDPS.BCST      x7fffffff<>+0(SB), Z5, Z7
+	VANDPS.BCST      x7fffffff<>+0(SB), Z16, Z18
+	VCMPPS           $0x1e, Z7, Z6, K1
+	VCMPPS           $0x1e, Z18, Z17, K4
+	VBLENDMPS        Z7, Z6, K1, Z8
+	VBLENDMPS        Z18, Z17, K4, Z19
+	VBLENDMPS        Z6, Z7, K1, Z9
+	VBLENDMPS        Z17, Z18, K4, Z20
+	VDIVPS           Z9, Z8, Z10
+	VDIVPS           Z20, Z19, Z21
+	VCMPPS           $0x00, Z7, Z6, K2
+	VCMPPS           $0x00, Z18, Z17, K5
+	VCMPPS           $0x00, Z0, Z6, K3
+	VCMPPS           $0x00, Z0, Z17, K6
+	VBROADCASTSS     x3f800000<>+0(SB), Z6
+	VBROADCASTSS     x3f800000<>+0(SB), Z7
+	VBLENDMPS        Z0, Z6, K3, Z11
+	VBLENDMPS        Z0, Z7, K6, Z22
+	VBLENDMPS        Z11, Z10, K2, Z12
+	VBLENDMPS        Z22, Z21, K5, Z23
+	VMULPS           Z12, Z12, Z6
+	VMULPS           Z23, Z23, Z10
+	VBROADCASTSS     xbaf4311f<>+0(SB), Z7
+	VBROADCASTSS     xbaf4311f<>+0(SB), Z17
+	VFMADD213PS      Z1, Z6, Z7
+	VFMADD213PS      Z1, Z10, Z17
+	VFMADD213PS.BCST xbd024d2b<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbd024d2b<>+0(SB), Z10, Z17
+	VFMADD213PS      Z2, Z6, Z7
+	VFMADD213PS      Z2, Z10, Z17
+	VFMADD213PS.BCST xbdacf765<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbdacf765<>+0(SB), Z10, Z17
+	VFMADD213PS      Z3, Z6, Z7
+	VFMADD213PS      Z3, Z10, Z17
+	VFMADD213PS.BCST xbe121994<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbe121994<>+0(SB), Z10, Z17
+	VFMADD213PS.BCST x3e4cc9ef<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST x3e4cc9ef<>+0(SB), Z10, Z17
+	VFMADD213PS.BCST xbeaaaaa4<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbeaaaaa4<>+0(SB), Z10, Z17
+	VMULPS           Z6, Z7, Z6
+	VMULPS           Z10, Z17, Z10
+	VMOVUPS          Z12, Z7
+	VMOVUPS          Z23, Z17
+	VFMADD231PS      Z12, Z6, Z7
+	VFMADD231PS      Z23, Z10, Z17
+	VBROADCASTSS     x3fc90fdb<>+0(SB), Z6
+	VBROADCASTSS     x3fc90fdb<>+0(SB), Z10
+	VSUBPS           Z7, Z6, Z6
+	VSUBPS           Z17, Z10, Z10
+	VBLENDMPS        Z6, Z7, K1, Z13
+	VBLENDMPS        Z10, Z17, K4, Z24
+	VANDPS.BCST      x80000000<>+0(SB), Z5, Z5
+	VANDPS.BCST      x80000000<>+0(SB), Z16, Z6
+	VORPS.BCST       x3f800000<>+0(SB), Z5, Z5
+	VORPS.BCST       x3f800000<>+0(SB), Z6, Z6
+	VCMPPS           $0x11, Z0, Z5, K1
+	VCMPPS           $0x11, Z0, Z6, K2
+	VBROADCASTSS     x40490fdb<>+0(SB), Z5
+	VBROADCASTSS     x40490fdb<>+0(SB), Z6
+	VSUBPS           Z13, Z5, Z5
+	VSUBPS           Z24, Z6, Z6
+	VBLENDMPS        Z5, Z13, K1, Z14
+	VBLENDMPS        Z6, Z24, K2, Z25
+	VANDPS.BCST      x80000000<>+0(SB), Z4, Z4
+	VANDPS.BCST      x80000000<>+0(SB), Z15, Z5
+	VORPS            Z4, Z14, Z4
+	VORPS            Z5, Z25, Z5
+	VMOVNTPS         Z4, (CX)(AX*4)
+	VMOVNTPS         Z5, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, SI
+	JGE              nontemporal16
+	JMP              tail16
+
+loop16:
+	PREFETCHT0       2048(DX)(AX*4)
+	PREFETCHT0       2112(DX)(AX*4)
+	PREFETCHT0       2048(BX)(AX*4)
+	PREFETCHT0       2112(BX)(AX*4)
+	PREFETCHT0       2048(CX)(AX*4)
+	PREFETCHT0       2112(CX)(AX*4)
+	VMOVUPS          (DX)(AX*4), Z4
+	VMOVUPS          64(DX)(AX*4), Z15
+	VMOVUPS          (BX)(AX*4), Z5
+	VMOVUPS          64(BX)(AX*4), Z16
+	VANDPS.BCST      x7fffffff<>+0(SB), Z4, Z6
+	VANDPS.BCST      x7fffffff<>+0(SB), Z15, Z17
+	VANDPS.BCST      x7fffffff<>+0(SB), Z5, Z7
+	VANDPS.BCST      x7fffffff<>+0(SB), Z16, Z18
+	VCMPPS           $0x1e, Z7, Z6, K1
+	VCMPPS           $0x1e, Z18, Z17, K4
+	VBLENDMPS        Z7, Z6, K1, Z8
+	VBLENDMPS        Z18, Z17, K4, Z19
+	VBLENDMPS        Z6, Z7, K1, Z9
+	VBLENDMPS        Z17, Z18, K4, Z20
+	VDIVPS           Z9, Z8, Z10
+	VDIVPS           Z20, Z19, Z21
+	VCMPPS           $0x00, Z7, Z6, K2
+	VCMPPS           $0x00, Z18, Z17, K5
+	VCMPPS           $0x00, Z0, Z6, K3
+	VCMPPS           $0x00, Z0, Z17, K6
+	VBROADCASTSS     x3f800000<>+0(SB), Z6
+	VBROADCASTSS     x3f800000<>+0(SB), Z7
+	VBLENDMPS        Z0, Z6, K3, Z11
+	VBLENDMPS        Z0, Z7, K6, Z22
+	VBLENDMPS        Z11, Z10, K2, Z12
+	VBLENDMPS        Z22, Z21, K5, Z23
+	VMULPS           Z12, Z12, Z6
+	VMULPS           Z23, Z23, Z10
+	VBROADCASTSS     xbaf4311f<>+0(SB), Z7
+	VBROADCASTSS     xbaf4311f<>+0(SB), Z17
+	VFMADD213PS      Z1, Z6, Z7
+	VFMADD213PS      Z1, Z10, Z17
+	VFMADD213PS.BCST xbd024d2b<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbd024d2b<>+0(SB), Z10, Z17
+	VFMADD213PS      Z2, Z6, Z7
+	VFMADD213PS      Z2, Z10, Z17
+	VFMADD213PS.BCST xbdacf765<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbdacf765<>+0(SB), Z10, Z17
+	VFMADD213PS      Z3, Z6, Z7
+	VFMADD213PS      Z3, Z10, Z17
+	VFMADD213PS.BCST xbe121994<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbe121994<>+0(SB), Z10, Z17
+	VFMADD213PS.BCST x3e4cc9ef<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST x3e4cc9ef<>+0(SB), Z10, Z17
+	VFMADD213PS.BCST xbeaaaaa4<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbeaaaaa4<>+0(SB), Z10, Z17
+	VMULPS           Z6, Z7, Z6
+	VMULPS           Z10, Z17, Z10
+	VMOVUPS          Z12, Z7
+	VMOVUPS          Z23, Z17
+	VFMADD231PS      Z12, Z6, Z7
+	VFMADD231PS      Z23, Z10, Z17
+	VBROADCASTSS     x3fc90fdb<>+0(SB), Z6
+	VBROADCASTSS     x3fc90fdb<>+0(SB), Z10
+	VSUBPS           Z7, Z6, Z6
+	VSUBPS           Z17, Z10, Z10
+	VBLENDMPS        Z6, Z7, K1, Z13
+	VBLENDMPS        Z10, Z17, K4, Z24
+	VANDPS.BCST      x80000000<>+0(SB), Z5, Z5
+	VANDPS.BCST      x80000000<>+0(SB), Z16, Z6
+	VORPS.BCST       x3f800000<>+0(SB), Z5, Z5
+	VORPS.BCST       x3f800000<>+0(SB), Z6, Z6
+	VCMPPS           $0x11, Z0, Z5, K1
+	VCMPPS           $0x11, Z0, Z6, K2
+	VBROADCASTSS     x40490fdb<>+0(SB), Z5
+	VBROADCASTSS     x40490fdb<>+0(SB), Z6
+	VSUBPS           Z13, Z5, Z5
+	VSUBPS           Z24, Z6, Z6
+	VBLENDMPS        Z5, Z13, K1, Z14
+	VBLENDMPS        Z6, Z24, K2, Z25
+	VANDPS.BCST      x80000000<>+0(SB), Z4, Z4
+	VANDPS.BCST      x80000000<>+0(SB), Z15, Z5
+	VORPS            Z4, Z14, Z4
+	VORPS            Z5, Z25, Z5
+	VMOVUPS          Z4, (CX)(AX*4)
+	VMOVUPS          Z5, 64(CX)(AX*4)
+	ADDQ             $0x00000020, AX
+	SUBQ             $0x00000020, SI
+	JGE              loop16
+
+tail16:
+	ADDQ $0x00000020, SI
+	JE   end16
+
+one16:
+	MOVL             $0xffffffff, DI
+	BZHIL            SI, DI, DI
+	KMOVW            DI, K1
+	VMOVUPS.Z        (DX)(AX*4), K1, Z4
+	VMOVUPS.Z        (BX)(AX*4), K1, Z5
+	VANDPS.BCST      x7fffffff<>+0(SB), Z4, Z6
+	VANDPS.BCST      x7fffffff<>+0(SB), Z5, Z7
+	VCMPPS           $0x1e, Z7, Z6, K2
+	VBLENDMPS        Z7, Z6, K2, Z26
+	VBLENDMPS        Z6, Z7, K2, Z27
+	VDIVPS           Z27, Z26, Z8
+	VCMPPS           $0x00, Z7, Z6, K3
+	VCMPPS           $0x00, Z0, Z6, K4
+	VBROADCASTSS     x3f800000<>+0(SB), Z6
+	VBLENDMPS        Z0, Z6, K4, Z28
+	VBLENDMPS        Z28, Z8, K3, Z29
+	VMULPS           Z29, Z29, Z6
+	VBROADCASTSS     xbaf4311f<>+0(SB), Z7
+	VFMADD213PS      Z1, Z6, Z7
+	VFMADD213PS.BCST xbd024d2b<>+0(SB), Z6, Z7
+	VFMADD213PS      Z2, Z6, Z7
+	VFMADD213PS.BCST xbdacf765<>+0(SB), Z6, Z7
+	VFMADD213PS      Z3, Z6, Z7
+	VFMADD213PS.BCST xbe121994<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST x3e4cc9ef<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST xbeaaaaa4<>+0(SB), Z6, Z7
+	VMULPS           Z6, Z7, Z6
+	VMOVUPS          Z29, Z7
+	VFMADD231PS      Z29, Z6, Z7
+	VBROADCASTSS     x3fc90fdb<>+0(SB), Z6
+	VSUBPS           Z7, Z6, Z6
+	VBLENDMPS        Z6, Z7, K2, Z30
+	VANDPS.BCST      x80000000<>+0(SB), Z5, Z5
+	VORPS.BCST       x3f800000<>+0(SB), Z5, Z5
+	VCMPPS           $0x11, Z0, Z5, K2
+	VBROADCASTSS     x40490fdb<>+0(SB), Z5
+	VSUBPS           Z30, Z5, Z5
+	VBLENDMPS        Z5, Z30, K2, Z31
+	VANDPS.BCST      x80000000<>+0(SB), Z4, Z4
+	VORPS            Z4, Z31, Z4
+	VMOVUPS          Z4, K1, (CX)(AX*4)
+	ADDQ             $0x10, AX
+	SUBQ             $0x10, SI
+	JGT              one16
 
 end16:
 	VZEROUPPER

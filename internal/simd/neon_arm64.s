@@ -997,6 +997,376 @@ moved2:
 end:
 	RET
 
+// func maxScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
+TEXT ·maxScalarVec(SB), NOSPLIT, $0-36
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	FMOVS s+32(FP), F0
+	VDUP  V0.S[0], V0.S4
+	MOVD  $numbers<>+0(SB), R0
+	SUBS  $0x0000000000000010, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	WORD  $0x4e20f421 // fmax v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	WORD  $0x4e20f421 // fmax v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	WORD  $0x4e20f421 // fmax v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	WORD  $0x4e20f421 // fmax v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000010, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	WORD  $0x4e20f421 // fmax v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	WORD  $0x4e20f420 // fmax v0.4s, v1.4s, v0.4s
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F0, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F0, (R1)
+
+moved2:
+end:
+	RET
+
+// func minScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
+TEXT ·minScalarVec(SB), NOSPLIT, $0-36
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	FMOVS s+32(FP), F0
+	VDUP  V0.S[0], V0.S4
+	MOVD  $numbers<>+0(SB), R0
+	SUBS  $0x0000000000000010, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	WORD  $0x4ea0f421 // fmin v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	WORD  $0x4ea0f421 // fmin v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	WORD  $0x4ea0f421 // fmin v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	WORD  $0x4ea0f421 // fmin v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000010, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	WORD  $0x4ea0f421 // fmin v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	WORD  $0x4ea0f420 // fmin v0.4s, v1.4s, v0.4s
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F0, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F0, (R1)
+
+moved2:
+end:
+	RET
+
+// func divByVec(level uint8, dst *float32, x *float32, n int, s float32)
+TEXT ·divByVec(SB), NOSPLIT, $0-36
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	FMOVS s+32(FP), F0
+	VDUP  V0.S[0], V0.S4
+	MOVD  $numbers<>+0(SB), R0
+	SUBS  $0x0000000000000010, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	WORD  $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	WORD  $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	WORD  $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	WORD  $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000010, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	WORD  $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	WORD  $0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F0, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F0, (R1)
+
+moved2:
+end:
+	RET
+
+// func subFromVec(level uint8, dst *float32, x *float32, n int, s float32)
+TEXT ·subFromVec(SB), NOSPLIT, $0-36
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	FMOVS s+32(FP), F0
+	VDUP  V0.S[0], V0.S4
+	MOVD  $numbers<>+0(SB), R0
+	SUBS  $0x0000000000000010, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	WORD  $0x4ea1d401 // fsub v1.4s, v0.4s, v1.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	WORD  $0x4ea1d401 // fsub v1.4s, v0.4s, v1.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	WORD  $0x4ea1d401 // fsub v1.4s, v0.4s, v1.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	WORD  $0x4ea1d401 // fsub v1.4s, v0.4s, v1.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000010, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	WORD  $0x4ea1d401 // fsub v1.4s, v0.4s, v1.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	WORD  $0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F0, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F0, (R1)
+
+moved2:
+end:
+	RET
+
+// func divIntoVec(level uint8, dst *float32, x *float32, n int, s float32)
+TEXT ·divIntoVec(SB), NOSPLIT, $0-36
+	MOVD  dst+8(FP), R1
+	MOVD  x+16(FP), R2
+	MOVD  n+24(FP), R3
+	FMOVS s+32(FP), F0
+	VDUP  V0.S[0], V0.S4
+	MOVD  $numbers<>+0(SB), R0
+	SUBS  $0x0000000000000010, R3
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F1
+	WORD  $0x6e21fc01 // fdiv v1.4s, v0.4s, v1.4s
+	FMOVQ F1, (R1)
+	FMOVQ 16(R2), F1
+	WORD  $0x6e21fc01 // fdiv v1.4s, v0.4s, v1.4s
+	FMOVQ F1, 16(R1)
+	FMOVQ 32(R2), F1
+	WORD  $0x6e21fc01 // fdiv v1.4s, v0.4s, v1.4s
+	FMOVQ F1, 32(R1)
+	FMOVQ 48(R2), F1
+	WORD  $0x6e21fc01 // fdiv v1.4s, v0.4s, v1.4s
+	FMOVQ F1, 48(R1)
+	ADD   $0x0000000000000040, R1
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000010, R3
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000010, R3
+	SUBS $0x0000000000000004, R3
+	BLT  rest
+
+one:
+	FMOVQ (R2), F1
+	WORD  $0x6e21fc01 // fdiv v1.4s, v0.4s, v1.4s
+	FMOVQ F1, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	SUBS  $0x0000000000000004, R3
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R3
+	BEQ   end
+	CMP   $0x0000000000000002, R3
+	BLT   single1
+	FMOVD (R2), F1
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V1.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F1
+
+moved1:
+	WORD  $0x6e21fc00 // fdiv v0.4s, v0.4s, v1.4s
+	CMP   $0x0000000000000002, R3
+	BLT   single2
+	FMOVD F0, (R1)
+	BEQ   moved2
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved2
+
+single2:
+	FMOVS F0, (R1)
+
+moved2:
+end:
+	RET
+
 // func fillVec(wide bool, dst *float32, n int, s float32)
 TEXT ·fillVec(SB), NOSPLIT, $0-28
 	MOVD  dst+8(FP), R1
@@ -17059,6 +17429,612 @@ moved3:
 end:
 	RET
 
+// func fmodVec(level uint8, dst *float32, a *float32, b *float32, n int)
+TEXT ·fmodVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  a+16(FP), R2
+	MOVD  b+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 176(R0), F1
+	FMOVQ 2112(R0), F2
+	FMOVQ 448(R0), F3
+	FMOVQ 608(R0), F4
+	SUBS  $0x0000000000000004, R6
+	BLT   rest
+
+one:
+	FMOVQ (R2), F5
+	FMOVQ (R3), F6
+	WORD  $0x4ea0f8a7 // fabs v7.4s, v5.4s
+	WORD  $0x4ea0f8c6 // fabs v6.4s, v6.4s
+	WORD  $0x6e26fce8 // fdiv v8.4s, v7.4s, v6.4s
+	WORD  $0x4e21890b // frintn v11.4s, v8.4s
+	WORD  $0x6ea8e569 // fcmgt v9.4s, v11.4s, v8.4s
+	WORD  $0x4ea1d56a // fsub v10.4s, v11.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V11.B16
+	VFMLS V6.S4, V11.S4, V7.S4
+	WORD  $0x6ea7e409 // fcmgt v9.4s, v0.4s, v7.4s
+	WORD  $0x4ea1d56a // fsub v10.4s, v11.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V11.B16
+	WORD  $0x4e26d4e6 // fadd v6.4s, v7.4s, v6.4s
+	VBIT  V9.B16, V6.B16, V7.B16
+	WORD  $0x6ea8e446 // fcmgt v6.4s, v2.4s, v8.4s
+	VMOV  V3.B16, V8.B16
+	VBIT  V6.B16, V7.B16, V8.B16
+	VAND  V4.B16, V5.B16, V5.B16
+	VORR  V5.B16, V8.B16, V5.B16
+	FMOVQ F5, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F5
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V5.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F5
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F6
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V6.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F6
+
+moved2:
+	WORD  $0x4ea0f8a7 // fabs v7.4s, v5.4s
+	WORD  $0x4ea0f8c6 // fabs v6.4s, v6.4s
+	WORD  $0x6e26fce8 // fdiv v8.4s, v7.4s, v6.4s
+	WORD  $0x4e21890b // frintn v11.4s, v8.4s
+	WORD  $0x6ea8e569 // fcmgt v9.4s, v11.4s, v8.4s
+	WORD  $0x4ea1d56a // fsub v10.4s, v11.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V11.B16
+	VFMLS V6.S4, V11.S4, V7.S4
+	WORD  $0x6ea7e400 // fcmgt v0.4s, v0.4s, v7.4s
+	WORD  $0x4ea1d561 // fsub v1.4s, v11.4s, v1.4s
+	VBIT  V0.B16, V1.B16, V11.B16
+	WORD  $0x4e26d4e1 // fadd v1.4s, v7.4s, v6.4s
+	VBIT  V0.B16, V1.B16, V7.B16
+	WORD  $0x6ea8e440 // fcmgt v0.4s, v2.4s, v8.4s
+	VMOV  V3.B16, V1.B16
+	VBIT  V0.B16, V7.B16, V1.B16
+	VAND  V4.B16, V5.B16, V0.B16
+	VORR  V0.B16, V1.B16, V0.B16
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
+// func remainderVec(level uint8, dst *float32, a *float32, b *float32, n int)
+TEXT ·remainderVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  a+16(FP), R2
+	MOVD  b+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 176(R0), F1
+	FMOVQ 2112(R0), F2
+	FMOVQ 448(R0), F3
+	FMOVQ 608(R0), F4
+	SUBS  $0x0000000000000004, R6
+	BLT   rest
+
+one:
+	FMOVQ (R2), F5
+	FMOVQ (R3), F6
+	WORD  $0x4ea0f8ac // fabs v12.4s, v5.4s
+	WORD  $0x4ea0f8c7 // fabs v7.4s, v6.4s
+	WORD  $0x6e27fd88 // fdiv v8.4s, v12.4s, v7.4s
+	WORD  $0x4e21890b // frintn v11.4s, v8.4s
+	WORD  $0x6ea8e569 // fcmgt v9.4s, v11.4s, v8.4s
+	WORD  $0x4ea1d56a // fsub v10.4s, v11.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V11.B16
+	VFMLS V7.S4, V11.S4, V12.S4
+	WORD  $0x6eace409 // fcmgt v9.4s, v0.4s, v12.4s
+	WORD  $0x4ea1d56a // fsub v10.4s, v11.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V11.B16
+	WORD  $0x4e27d587 // fadd v7.4s, v12.4s, v7.4s
+	VBIT  V9.B16, V7.B16, V12.B16
+	WORD  $0x6ea8e447 // fcmgt v7.4s, v2.4s, v8.4s
+	VMOV  V3.B16, V8.B16
+	VBIT  V7.B16, V12.B16, V8.B16
+	VAND  V4.B16, V5.B16, V7.B16
+	VORR  V7.B16, V8.B16, V7.B16
+	VEOR  V6.B16, V5.B16, V5.B16
+	VAND  V4.B16, V5.B16, V5.B16
+	VORR  V1.B16, V5.B16, V5.B16
+	WORD  $0x6ea5e405 // fcmgt v5.4s, v0.4s, v5.4s
+	WORD  $0x4e26d4e6 // fadd v6.4s, v7.4s, v6.4s
+	VMOV  V7.B16, V9.B16
+	VBIT  V5.B16, V6.B16, V9.B16
+	WORD  $0x6ea0e505 // fcmgt v5.4s, v8.4s, v0.4s
+	VBIT  V5.B16, V9.B16, V7.B16
+	FMOVQ F7, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F5
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V5.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F5
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F6
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V6.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F6
+
+moved2:
+	WORD  $0x4ea0f8ac // fabs v12.4s, v5.4s
+	WORD  $0x4ea0f8c7 // fabs v7.4s, v6.4s
+	WORD  $0x6e27fd88 // fdiv v8.4s, v12.4s, v7.4s
+	WORD  $0x4e21890b // frintn v11.4s, v8.4s
+	WORD  $0x6ea8e569 // fcmgt v9.4s, v11.4s, v8.4s
+	WORD  $0x4ea1d56a // fsub v10.4s, v11.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V11.B16
+	VFMLS V7.S4, V11.S4, V12.S4
+	WORD  $0x6eace409 // fcmgt v9.4s, v0.4s, v12.4s
+	WORD  $0x4ea1d56a // fsub v10.4s, v11.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V11.B16
+	WORD  $0x4e27d587 // fadd v7.4s, v12.4s, v7.4s
+	VBIT  V9.B16, V7.B16, V12.B16
+	WORD  $0x6ea8e442 // fcmgt v2.4s, v2.4s, v8.4s
+	VMOV  V3.B16, V3.B16
+	VBIT  V2.B16, V12.B16, V3.B16
+	VAND  V4.B16, V5.B16, V2.B16
+	VORR  V2.B16, V3.B16, V2.B16
+	VEOR  V6.B16, V5.B16, V5.B16
+	VAND  V4.B16, V5.B16, V4.B16
+	VORR  V1.B16, V4.B16, V1.B16
+	WORD  $0x6ea1e401 // fcmgt v1.4s, v0.4s, v1.4s
+	WORD  $0x4e26d444 // fadd v4.4s, v2.4s, v6.4s
+	VMOV  V2.B16, V5.B16
+	VBIT  V1.B16, V4.B16, V5.B16
+	WORD  $0x6ea0e460 // fcmgt v0.4s, v3.4s, v0.4s
+	VBIT  V0.B16, V5.B16, V2.B16
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F2, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V2.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F2, (R1)
+
+moved3:
+end:
+	RET
+
+// func floorDivideVec(level uint8, dst *float32, a *float32, b *float32, n int)
+TEXT ·floorDivideVec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  a+16(FP), R2
+	MOVD  b+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 176(R0), F1
+	FMOVQ 2112(R0), F2
+	FMOVQ 448(R0), F3
+	FMOVQ 608(R0), F4
+	SUBS  $0x0000000000000004, R6
+	BLT   rest
+
+one:
+	FMOVQ (R2), F5
+	FMOVQ (R3), F6
+	WORD  $0x4ea0f8ab // fabs v11.4s, v5.4s
+	WORD  $0x4ea0f8c7 // fabs v7.4s, v6.4s
+	WORD  $0x6e27fd68 // fdiv v8.4s, v11.4s, v7.4s
+	WORD  $0x4e21890c // frintn v12.4s, v8.4s
+	WORD  $0x6ea8e589 // fcmgt v9.4s, v12.4s, v8.4s
+	WORD  $0x4ea1d58a // fsub v10.4s, v12.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V12.B16
+	VFMLS V7.S4, V12.S4, V11.S4
+	WORD  $0x6eabe409 // fcmgt v9.4s, v0.4s, v11.4s
+	WORD  $0x4ea1d58a // fsub v10.4s, v12.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V12.B16
+	WORD  $0x4e27d567 // fadd v7.4s, v11.4s, v7.4s
+	VBIT  V9.B16, V7.B16, V11.B16
+	WORD  $0x6ea8e447 // fcmgt v7.4s, v2.4s, v8.4s
+	VMOV  V3.B16, V8.B16
+	VBIT  V7.B16, V11.B16, V8.B16
+	WORD  $0x6ea0e507 // fcmgt v7.4s, v8.4s, v0.4s
+	WORD  $0x4e21d589 // fadd v9.4s, v12.4s, v1.4s
+	VMOV  V12.B16, V10.B16
+	VBIT  V7.B16, V9.B16, V10.B16
+	VEOR  V6.B16, V5.B16, V5.B16
+	VAND  V4.B16, V5.B16, V5.B16
+	VORR  V1.B16, V5.B16, V5.B16
+	WORD  $0x6ea5e405 // fcmgt v5.4s, v0.4s, v5.4s
+	VEOR  V4.B16, V10.B16, V6.B16
+	VBIT  V5.B16, V6.B16, V12.B16
+	WORD  $0x4e28e505 // fcmeq v5.4s, v8.4s, v8.4s
+	WORD  $0x6e2058a5 // not v5.16b, v5.16b
+	VBIT  V5.B16, V8.B16, V12.B16
+	FMOVQ F12, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F5
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V5.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F5
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F6
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V6.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F6
+
+moved2:
+	WORD  $0x4ea0f8ab // fabs v11.4s, v5.4s
+	WORD  $0x4ea0f8c7 // fabs v7.4s, v6.4s
+	WORD  $0x6e27fd68 // fdiv v8.4s, v11.4s, v7.4s
+	WORD  $0x4e21890c // frintn v12.4s, v8.4s
+	WORD  $0x6ea8e589 // fcmgt v9.4s, v12.4s, v8.4s
+	WORD  $0x4ea1d58a // fsub v10.4s, v12.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V12.B16
+	VFMLS V7.S4, V12.S4, V11.S4
+	WORD  $0x6eabe409 // fcmgt v9.4s, v0.4s, v11.4s
+	WORD  $0x4ea1d58a // fsub v10.4s, v12.4s, v1.4s
+	VBIT  V9.B16, V10.B16, V12.B16
+	WORD  $0x4e27d567 // fadd v7.4s, v11.4s, v7.4s
+	VBIT  V9.B16, V7.B16, V11.B16
+	WORD  $0x6ea8e442 // fcmgt v2.4s, v2.4s, v8.4s
+	VMOV  V3.B16, V3.B16
+	VBIT  V2.B16, V11.B16, V3.B16
+	WORD  $0x6ea0e462 // fcmgt v2.4s, v3.4s, v0.4s
+	WORD  $0x4e21d587 // fadd v7.4s, v12.4s, v1.4s
+	VMOV  V12.B16, V8.B16
+	VBIT  V2.B16, V7.B16, V8.B16
+	VEOR  V6.B16, V5.B16, V2.B16
+	VAND  V4.B16, V2.B16, V2.B16
+	VORR  V1.B16, V2.B16, V1.B16
+	WORD  $0x6ea1e400 // fcmgt v0.4s, v0.4s, v1.4s
+	VEOR  V4.B16, V8.B16, V1.B16
+	VBIT  V0.B16, V1.B16, V12.B16
+	WORD  $0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	WORD  $0x6e205800 // not v0.16b, v0.16b
+	VBIT  V0.B16, V3.B16, V12.B16
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F12, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V12.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F12, (R1)
+
+moved3:
+end:
+	RET
+
+// func atan2Vec(level uint8, dst *float32, a *float32, b *float32, n int)
+TEXT ·atan2Vec(SB), NOSPLIT, $0-40
+	MOVD  dst+8(FP), R1
+	MOVD  a+16(FP), R2
+	MOVD  b+24(FP), R3
+	MOVD  n+32(FP), R6
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 432(R0), F0
+	FMOVQ 176(R0), F1
+	FMOVQ 1424(R0), F2
+	FMOVQ 2000(R0), F3
+	FMOVQ 608(R0), F4
+	SUBS  $0x0000000000000008, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R2), F5
+	FMOVQ 16(R2), F12
+	FMOVQ (R3), F6
+	FMOVQ 16(R3), F13
+	WORD  $0x4ea0f8a7 // fabs v7.4s, v5.4s
+	WORD  $0x4ea0f98e // fabs v14.4s, v12.4s
+	WORD  $0x4ea0f8c8 // fabs v8.4s, v6.4s
+	WORD  $0x4ea0f9af // fabs v15.4s, v13.4s
+	WORD  $0x6ea8e4e9 // fcmgt v9.4s, v7.4s, v8.4s
+	WORD  $0x6eafe5d0 // fcmgt v16.4s, v14.4s, v15.4s
+	VMOV  V7.B16, V10.B16
+	VMOV  V14.B16, V17.B16
+	VBIT  V9.B16, V8.B16, V10.B16
+	VBIT  V16.B16, V15.B16, V17.B16
+	VMOV  V8.B16, V11.B16
+	VMOV  V15.B16, V18.B16
+	VBIT  V9.B16, V7.B16, V11.B16
+	VBIT  V16.B16, V14.B16, V18.B16
+	WORD  $0x6e2bfd4a // fdiv v10.4s, v10.4s, v11.4s
+	WORD  $0x6e32fe2b // fdiv v11.4s, v17.4s, v18.4s
+	WORD  $0x4e28e4e8 // fcmeq v8.4s, v7.4s, v8.4s
+	WORD  $0x4e2fe5cf // fcmeq v15.4s, v14.4s, v15.4s
+	WORD  $0x4e20e4e7 // fcmeq v7.4s, v7.4s, v0.4s
+	WORD  $0x4e20e5d1 // fcmeq v17.4s, v14.4s, v0.4s
+	VMOV  V1.B16, V14.B16
+	VMOV  V1.B16, V18.B16
+	VBIT  V7.B16, V0.B16, V14.B16
+	VBIT  V17.B16, V0.B16, V18.B16
+	VBIT  V8.B16, V14.B16, V10.B16
+	VBIT  V15.B16, V18.B16, V11.B16
+	WORD  $0x6e2add47 // fmul v7.4s, v10.4s, v10.4s
+	WORD  $0x6e2bdd6f // fmul v15.4s, v11.4s, v11.4s
+	FMOVQ 1744(R0), F8
+	FMOVQ 1744(R0), F17
+	FMOVQ 1760(R0), F14
+	FMOVQ 1760(R0), F18
+	VFMLA V7.S4, V8.S4, V14.S4
+	VFMLA V15.S4, V17.S4, V18.S4
+	FMOVQ 1776(R0), F8
+	FMOVQ 1776(R0), F17
+	VFMLA V7.S4, V14.S4, V8.S4
+	VFMLA V15.S4, V18.S4, V17.S4
+	FMOVQ 1792(R0), F14
+	FMOVQ 1792(R0), F18
+	VFMLA V7.S4, V8.S4, V14.S4
+	VFMLA V15.S4, V17.S4, V18.S4
+	FMOVQ 1808(R0), F8
+	FMOVQ 1808(R0), F17
+	VFMLA V7.S4, V14.S4, V8.S4
+	VFMLA V15.S4, V18.S4, V17.S4
+	FMOVQ 1824(R0), F14
+	FMOVQ 1824(R0), F18
+	VFMLA V7.S4, V8.S4, V14.S4
+	VFMLA V15.S4, V17.S4, V18.S4
+	FMOVQ 1840(R0), F8
+	FMOVQ 1840(R0), F17
+	VFMLA V7.S4, V14.S4, V8.S4
+	VFMLA V15.S4, V18.S4, V17.S4
+	FMOVQ 1856(R0), F14
+	FMOVQ 1856(R0), F18
+	VFMLA V7.S4, V8.S4, V14.S4
+	VFMLA V15.S4, V17.S4, V18.S4
+	FMOVQ 1872(R0), F8
+	FMOVQ 1872(R0), F17
+	VFMLA V7.S4, V14.S4, V8.S4
+	VFMLA V15.S4, V18.S4, V17.S4
+	WORD  $0x6e27dd07 // fmul v7.4s, v8.4s, v7.4s
+	WORD  $0x6e2fde2e // fmul v14.4s, v17.4s, v15.4s
+	VMOV  V10.B16, V8.B16
+	VMOV  V11.B16, V15.B16
+	VFMLA V10.S4, V7.S4, V8.S4
+	VFMLA V11.S4, V14.S4, V15.S4
+	WORD  $0x4ea8d447 // fsub v7.4s, v2.4s, v8.4s
+	WORD  $0x4eafd44a // fsub v10.4s, v2.4s, v15.4s
+	VBIT  V9.B16, V7.B16, V8.B16
+	VBIT  V16.B16, V10.B16, V15.B16
+	VAND  V4.B16, V6.B16, V6.B16
+	VAND  V4.B16, V13.B16, V7.B16
+	VORR  V1.B16, V6.B16, V6.B16
+	VORR  V1.B16, V7.B16, V7.B16
+	WORD  $0x6ea6e406 // fcmgt v6.4s, v0.4s, v6.4s
+	WORD  $0x6ea7e409 // fcmgt v9.4s, v0.4s, v7.4s
+	WORD  $0x4ea8d467 // fsub v7.4s, v3.4s, v8.4s
+	WORD  $0x4eafd46a // fsub v10.4s, v3.4s, v15.4s
+	VBIT  V6.B16, V7.B16, V8.B16
+	VBIT  V9.B16, V10.B16, V15.B16
+	VAND  V4.B16, V5.B16, V5.B16
+	VAND  V4.B16, V12.B16, V6.B16
+	VORR  V5.B16, V8.B16, V5.B16
+	VORR  V6.B16, V15.B16, V6.B16
+	FMOVQ F5, (R1)
+	FMOVQ F6, 16(R1)
+	ADD   $0x0000000000000020, R1
+	ADD   $0x0000000000000020, R2
+	ADD   $0x0000000000000020, R3
+	SUBS  $0x0000000000000008, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000008, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R2), F5
+	FMOVQ (R3), F6
+	WORD  $0x4ea0f8a7 // fabs v7.4s, v5.4s
+	WORD  $0x4ea0f8c8 // fabs v8.4s, v6.4s
+	WORD  $0x6ea8e4e9 // fcmgt v9.4s, v7.4s, v8.4s
+	VMOV  V7.B16, V10.B16
+	VBIT  V9.B16, V8.B16, V10.B16
+	VMOV  V8.B16, V11.B16
+	VBIT  V9.B16, V7.B16, V11.B16
+	WORD  $0x6e2bfd4a // fdiv v10.4s, v10.4s, v11.4s
+	WORD  $0x4e28e4e8 // fcmeq v8.4s, v7.4s, v8.4s
+	WORD  $0x4e20e4e7 // fcmeq v7.4s, v7.4s, v0.4s
+	VMOV  V1.B16, V11.B16
+	VBIT  V7.B16, V0.B16, V11.B16
+	VBIT  V8.B16, V11.B16, V10.B16
+	WORD  $0x6e2add47 // fmul v7.4s, v10.4s, v10.4s
+	FMOVQ 1744(R0), F8
+	FMOVQ 1760(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1776(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	FMOVQ 1792(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1808(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	FMOVQ 1824(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1840(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	FMOVQ 1856(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1872(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	WORD  $0x6e27dd07 // fmul v7.4s, v8.4s, v7.4s
+	VMOV  V10.B16, V8.B16
+	VFMLA V10.S4, V7.S4, V8.S4
+	WORD  $0x4ea8d447 // fsub v7.4s, v2.4s, v8.4s
+	VBIT  V9.B16, V7.B16, V8.B16
+	VAND  V4.B16, V6.B16, V6.B16
+	VORR  V1.B16, V6.B16, V6.B16
+	WORD  $0x6ea6e406 // fcmgt v6.4s, v0.4s, v6.4s
+	WORD  $0x4ea8d467 // fsub v7.4s, v3.4s, v8.4s
+	VBIT  V6.B16, V7.B16, V8.B16
+	VAND  V4.B16, V5.B16, V5.B16
+	VORR  V5.B16, V8.B16, V5.B16
+	FMOVQ F5, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R2), F5
+	BEQ   moved1
+	ADD   $0x0000000000000008, R2, R7
+	VLD1  (R7), V5.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R2), F5
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R3), F6
+	BEQ   moved2
+	ADD   $0x0000000000000008, R3, R2
+	VLD1  (R2), V6.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R3), F6
+
+moved2:
+	WORD  $0x4ea0f8a7 // fabs v7.4s, v5.4s
+	WORD  $0x4ea0f8c8 // fabs v8.4s, v6.4s
+	WORD  $0x6ea8e4e9 // fcmgt v9.4s, v7.4s, v8.4s
+	VMOV  V7.B16, V10.B16
+	VBIT  V9.B16, V8.B16, V10.B16
+	VMOV  V8.B16, V11.B16
+	VBIT  V9.B16, V7.B16, V11.B16
+	WORD  $0x6e2bfd4a // fdiv v10.4s, v10.4s, v11.4s
+	WORD  $0x4e28e4e8 // fcmeq v8.4s, v7.4s, v8.4s
+	WORD  $0x4e20e4e7 // fcmeq v7.4s, v7.4s, v0.4s
+	VMOV  V1.B16, V11.B16
+	VBIT  V7.B16, V0.B16, V11.B16
+	VBIT  V8.B16, V11.B16, V10.B16
+	WORD  $0x6e2add47 // fmul v7.4s, v10.4s, v10.4s
+	FMOVQ 1744(R0), F8
+	FMOVQ 1760(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1776(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	FMOVQ 1792(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1808(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	FMOVQ 1824(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1840(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	FMOVQ 1856(R0), F11
+	VFMLA V7.S4, V8.S4, V11.S4
+	FMOVQ 1872(R0), F8
+	VFMLA V7.S4, V11.S4, V8.S4
+	WORD  $0x6e27dd07 // fmul v7.4s, v8.4s, v7.4s
+	VMOV  V10.B16, V8.B16
+	VFMLA V10.S4, V7.S4, V8.S4
+	WORD  $0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	VBIT  V9.B16, V2.B16, V8.B16
+	VAND  V4.B16, V6.B16, V2.B16
+	VORR  V1.B16, V2.B16, V1.B16
+	WORD  $0x6ea1e400 // fcmgt v0.4s, v0.4s, v1.4s
+	WORD  $0x4ea8d461 // fsub v1.4s, v3.4s, v8.4s
+	VBIT  V0.B16, V1.B16, V8.B16
+	VAND  V4.B16, V5.B16, V0.B16
+	VORR  V0.B16, V8.B16, V0.B16
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F0, (R1)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V0.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F0, (R1)
+
+moved3:
+end:
+	RET
+
 // func powerVec(level uint8, dst *float32, a *float32, b *float32, n int)
 TEXT ·powerVec(SB), NOSPLIT, $0-40
 	MOVD  dst+8(FP), R1
@@ -17070,20 +18046,20 @@ TEXT ·powerVec(SB), NOSPLIT, $0-40
 	FMOVQ 192(R0), F1
 	FMOVQ 272(R0), F2
 	FMOVQ 208(R0), F3
-	FMOVQ 2208(R0), F4
-	FMOVQ 2160(R0), F5
+	FMOVQ 2224(R0), F4
+	FMOVQ 2176(R0), F5
 	FMOVQ 1600(R0), F6
 	FMOVQ 240(R0), F7
 	FMOVQ 176(R0), F8
 	FMOVQ 496(R0), F9
-	FMOVQ 2192(R0), F10
+	FMOVQ 2208(R0), F10
 	FMOVQ 256(R0), F11
-	FMOVQ 2240(R0), F12
-	FMOVQ 2224(R0), F13
+	FMOVQ 2256(R0), F12
+	FMOVQ 2240(R0), F13
 	FMOVQ 224(R0), F14
 	FMOVQ 480(R0), F15
-	FMOVQ 2176(R0), F16
-	FMOVQ 2256(R0), F17
+	FMOVQ 2192(R0), F16
+	FMOVQ 2272(R0), F17
 	FMOVQ 464(R0), F18
 	SUBS  $0x0000000000000004, R6
 	BLT   rest
@@ -17117,10 +18093,10 @@ one:
 	VMOV  V22.B16, V26.B16
 	VFMLS V23.S4, V23.S4, V26.S4
 	WORD  $0x4ebad739 // fsub v25.4s, v25.4s, v26.4s
-	FMOVQ 2112(R0), F26
-	FMOVQ 2128(R0), F27
+	FMOVQ 2128(R0), F26
+	FMOVQ 2144(R0), F27
 	VFMLA V22.S4, V26.S4, V27.S4
-	FMOVQ 2144(R0), F26
+	FMOVQ 2160(R0), F26
 	VFMLA V22.S4, V27.S4, V26.S4
 	WORD  $0x6e36df5a // fmul v26.4s, v26.4s, v22.4s
 	WORD  $0x4e25d75b // fadd v27.4s, v26.4s, v5.4s
@@ -17258,10 +18234,10 @@ moved2:
 	VMOV  V3.B16, V11.B16
 	VFMLS V7.S4, V7.S4, V11.S4
 	WORD  $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
-	FMOVQ 2112(R0), F11
-	FMOVQ 2128(R0), F14
+	FMOVQ 2128(R0), F11
+	FMOVQ 2144(R0), F14
 	VFMLA V3.S4, V11.S4, V14.S4
-	FMOVQ 2144(R0), F11
+	FMOVQ 2160(R0), F11
 	VFMLA V3.S4, V14.S4, V11.S4
 	WORD  $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
 	WORD  $0x4e25d56e // fadd v14.4s, v11.4s, v5.4s
@@ -19575,6 +20551,526 @@ fold:
 	WORD   $0x4ea1f400 // fmin v0.4s, v0.4s, v1.4s
 	VREV64 V0.S4, V1.S4
 	WORD   $0x4ea1f400 // fmin v0.4s, v0.4s, v1.4s
+	FMOVS  F0, ret+24(FP)
+	RET
+
+// func productVec(wide bool, x *float32, n int) float32
+TEXT ·productVec(SB), NOSPLIT, $0-28
+	MOVD  x+8(FP), R1
+	MOVD  n+16(FP), R2
+	MOVD  $numbers<>+0(SB), R0
+	FMOVQ 176(R0), F0
+	VMOV  V0.B16, V1.B16
+	VMOV  V0.B16, V2.B16
+	VMOV  V0.B16, V3.B16
+	VMOV  V0.B16, V4.B16
+	VMOV  V0.B16, V5.B16
+	VMOV  V0.B16, V6.B16
+	VMOV  V0.B16, V7.B16
+	VMOV  V0.B16, V8.B16
+	VMOV  V0.B16, V9.B16
+	VMOV  V0.B16, V10.B16
+	VMOV  V0.B16, V11.B16
+	VMOV  V0.B16, V12.B16
+	VMOV  V0.B16, V13.B16
+	VMOV  V0.B16, V14.B16
+	VMOV  V0.B16, V15.B16
+	VMOV  V0.B16, V16.B16
+	SUBS  $0x0000000000000040, R2
+	BLT   tail
+
+loop:
+	FMOVQ (R1), F17
+	FMOVQ 16(R1), F18
+	FMOVQ 32(R1), F19
+	FMOVQ 48(R1), F20
+	WORD  $0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD  $0x6e32dc42 // fmul v2.4s, v2.4s, v18.4s
+	WORD  $0x6e33dc63 // fmul v3.4s, v3.4s, v19.4s
+	WORD  $0x6e34dc84 // fmul v4.4s, v4.4s, v20.4s
+	FMOVQ 64(R1), F17
+	FMOVQ 80(R1), F18
+	FMOVQ 96(R1), F19
+	FMOVQ 112(R1), F20
+	WORD  $0x6e31dca5 // fmul v5.4s, v5.4s, v17.4s
+	WORD  $0x6e32dcc6 // fmul v6.4s, v6.4s, v18.4s
+	WORD  $0x6e33dce7 // fmul v7.4s, v7.4s, v19.4s
+	WORD  $0x6e34dd08 // fmul v8.4s, v8.4s, v20.4s
+	FMOVQ 128(R1), F17
+	FMOVQ 144(R1), F18
+	FMOVQ 160(R1), F19
+	FMOVQ 176(R1), F20
+	WORD  $0x6e31dd29 // fmul v9.4s, v9.4s, v17.4s
+	WORD  $0x6e32dd4a // fmul v10.4s, v10.4s, v18.4s
+	WORD  $0x6e33dd6b // fmul v11.4s, v11.4s, v19.4s
+	WORD  $0x6e34dd8c // fmul v12.4s, v12.4s, v20.4s
+	FMOVQ 192(R1), F17
+	FMOVQ 208(R1), F18
+	FMOVQ 224(R1), F19
+	FMOVQ 240(R1), F20
+	WORD  $0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	WORD  $0x6e32ddce // fmul v14.4s, v14.4s, v18.4s
+	WORD  $0x6e33ddef // fmul v15.4s, v15.4s, v19.4s
+	WORD  $0x6e34de10 // fmul v16.4s, v16.4s, v20.4s
+	ADD   $0x0000000000000100, R1
+	SUBS  $0x0000000000000040, R2
+	BGE   loop
+
+tail:
+	ADD   $0x0000000000000040, R2
+	SUBS  $0x0000000000000004, R2
+	BLT   rest0
+	FMOVQ (R1), F17
+	WORD  $0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest1
+	FMOVQ 16(R1), F17
+	WORD  $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest2
+	FMOVQ 32(R1), F17
+	WORD  $0x6e31dc63 // fmul v3.4s, v3.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest3
+	FMOVQ 48(R1), F17
+	WORD  $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest4
+	FMOVQ 64(R1), F17
+	WORD  $0x6e31dca5 // fmul v5.4s, v5.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest5
+	FMOVQ 80(R1), F17
+	WORD  $0x6e31dcc6 // fmul v6.4s, v6.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest6
+	FMOVQ 96(R1), F17
+	WORD  $0x6e31dce7 // fmul v7.4s, v7.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest7
+	FMOVQ 112(R1), F17
+	WORD  $0x6e31dd08 // fmul v8.4s, v8.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest8
+	FMOVQ 128(R1), F17
+	WORD  $0x6e31dd29 // fmul v9.4s, v9.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest9
+	FMOVQ 144(R1), F17
+	WORD  $0x6e31dd4a // fmul v10.4s, v10.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest10
+	FMOVQ 160(R1), F17
+	WORD  $0x6e31dd6b // fmul v11.4s, v11.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest11
+	FMOVQ 176(R1), F17
+	WORD  $0x6e31dd8c // fmul v12.4s, v12.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest12
+	FMOVQ 192(R1), F17
+	WORD  $0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest13
+	FMOVQ 208(R1), F17
+	WORD  $0x6e31ddce // fmul v14.4s, v14.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest14
+	FMOVQ 224(R1), F17
+	WORD  $0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
+	SUBS  $0x0000000000000004, R2
+	BLT   rest15
+	FMOVQ 240(R1), F0
+	WORD  $0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	B     fold
+
+rest0:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single1
+	FMOVD (R1), F18
+	BEQ   moved1
+	ADD   $0x0000000000000008, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R1), F18
+
+moved1:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	B    fold
+
+rest1:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single2
+	FMOVD 16(R1), F18
+	BEQ   moved2
+	ADD   $0x0000000000000018, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved2
+
+single2:
+	FMOVS 16(R1), F18
+
+moved2:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	B    fold
+
+rest2:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single3
+	FMOVD 32(R1), F18
+	BEQ   moved3
+	ADD   $0x0000000000000028, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved3
+
+single3:
+	FMOVS 32(R1), F18
+
+moved3:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	B    fold
+
+rest3:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single4
+	FMOVD 48(R1), F18
+	BEQ   moved4
+	ADD   $0x0000000000000038, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved4
+
+single4:
+	FMOVS 48(R1), F18
+
+moved4:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	B    fold
+
+rest4:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single5
+	FMOVD 64(R1), F18
+	BEQ   moved5
+	ADD   $0x0000000000000048, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved5
+
+single5:
+	FMOVS 64(R1), F18
+
+moved5:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	B    fold
+
+rest5:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single6
+	FMOVD 80(R1), F18
+	BEQ   moved6
+	ADD   $0x0000000000000058, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved6
+
+single6:
+	FMOVS 80(R1), F18
+
+moved6:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
+	B    fold
+
+rest6:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single7
+	FMOVD 96(R1), F18
+	BEQ   moved7
+	ADD   $0x0000000000000068, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved7
+
+single7:
+	FMOVS 96(R1), F18
+
+moved7:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	B    fold
+
+rest7:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single8
+	FMOVD 112(R1), F18
+	BEQ   moved8
+	ADD   $0x0000000000000078, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved8
+
+single8:
+	FMOVS 112(R1), F18
+
+moved8:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	B    fold
+
+rest8:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single9
+	FMOVD 128(R1), F18
+	BEQ   moved9
+	ADD   $0x0000000000000088, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved9
+
+single9:
+	FMOVS 128(R1), F18
+
+moved9:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	B    fold
+
+rest9:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single10
+	FMOVD 144(R1), F18
+	BEQ   moved10
+	ADD   $0x0000000000000098, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved10
+
+single10:
+	FMOVS 144(R1), F18
+
+moved10:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	B    fold
+
+rest10:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single11
+	FMOVD 160(R1), F18
+	BEQ   moved11
+	ADD   $0x00000000000000a8, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved11
+
+single11:
+	FMOVS 160(R1), F18
+
+moved11:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	B    fold
+
+rest11:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single12
+	FMOVD 176(R1), F18
+	BEQ   moved12
+	ADD   $0x00000000000000b8, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved12
+
+single12:
+	FMOVS 176(R1), F18
+
+moved12:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	B    fold
+
+rest12:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single13
+	FMOVD 192(R1), F18
+	BEQ   moved13
+	ADD   $0x00000000000000c8, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved13
+
+single13:
+	FMOVS 192(R1), F18
+
+moved13:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20ddad // fmul v13.4s, v13.4s, v0.4s
+	B    fold
+
+rest13:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single14
+	FMOVD 208(R1), F18
+	BEQ   moved14
+	ADD   $0x00000000000000d8, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved14
+
+single14:
+	FMOVS 208(R1), F18
+
+moved14:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	B    fold
+
+rest14:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single15
+	FMOVD 224(R1), F18
+	BEQ   moved15
+	ADD   $0x00000000000000e8, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved15
+
+single15:
+	FMOVS 224(R1), F18
+
+moved15:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	B    fold
+
+rest15:
+	ADDS  $0x0000000000000004, R2
+	BEQ   fold
+	FMOVQ (R0), F17
+	VDUP  R2, V18.S4
+	WORD  $0x4eb13651 // cmgt v17.4s, v18.4s, v17.4s
+	CMP   $0x0000000000000002, R2
+	BLT   single16
+	FMOVD 240(R1), F18
+	BEQ   moved16
+	ADD   $0x00000000000000f8, R1, R0
+	VLD1  (R0), V18.S[2]
+	B     moved16
+
+single16:
+	FMOVS 240(R1), F18
+
+moved16:
+	VMOV V0.B16, V0.B16
+	VBIT V17.B16, V18.B16, V0.B16
+	WORD $0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+
+fold:
+	WORD   $0x6e29dc20 // fmul v0.4s, v1.4s, v9.4s
+	WORD   $0x6e2adc41 // fmul v1.4s, v2.4s, v10.4s
+	WORD   $0x6e2bdc62 // fmul v2.4s, v3.4s, v11.4s
+	WORD   $0x6e2cdc83 // fmul v3.4s, v4.4s, v12.4s
+	WORD   $0x6e2ddca4 // fmul v4.4s, v5.4s, v13.4s
+	WORD   $0x6e2edcc5 // fmul v5.4s, v6.4s, v14.4s
+	WORD   $0x6e2fdce6 // fmul v6.4s, v7.4s, v15.4s
+	WORD   $0x6e30dd07 // fmul v7.4s, v8.4s, v16.4s
+	WORD   $0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD   $0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD   $0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD   $0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD   $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD   $0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD   $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	VEXT   $8, V0.B16, V0.B16, V1.B16
+	WORD   $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	VREV64 V0.S4, V1.S4
+	WORD   $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
 	FMOVS  F0, ret+24(FP)
 	RET
 
@@ -25346,44 +26842,48 @@ DATA numbers<>+2096(SB)/4, $0xc0400000
 DATA numbers<>+2100(SB)/4, $0xc0400000
 DATA numbers<>+2104(SB)/4, $0xc0400000
 DATA numbers<>+2108(SB)/4, $0xc0400000
-DATA numbers<>+2112(SB)/4, $0x3deec0b0
-DATA numbers<>+2116(SB)/4, $0x3deec0b0
-DATA numbers<>+2120(SB)/4, $0x3deec0b0
-DATA numbers<>+2124(SB)/4, $0x3deec0b0
-DATA numbers<>+2128(SB)/4, $0x3e122fe0
-DATA numbers<>+2132(SB)/4, $0x3e122fe0
-DATA numbers<>+2136(SB)/4, $0x3e122fe0
-DATA numbers<>+2140(SB)/4, $0x3e122fe0
-DATA numbers<>+2144(SB)/4, $0x3e4cccec
-DATA numbers<>+2148(SB)/4, $0x3e4cccec
-DATA numbers<>+2152(SB)/4, $0x3e4cccec
-DATA numbers<>+2156(SB)/4, $0x3e4cccec
-DATA numbers<>+2160(SB)/4, $0x3eaaaaab
-DATA numbers<>+2164(SB)/4, $0x3eaaaaab
-DATA numbers<>+2168(SB)/4, $0x3eaaaaab
-DATA numbers<>+2172(SB)/4, $0x3eaaaaab
-DATA numbers<>+2176(SB)/4, $0xb22aaaab
-DATA numbers<>+2180(SB)/4, $0xb22aaaab
-DATA numbers<>+2184(SB)/4, $0xb22aaaab
-DATA numbers<>+2188(SB)/4, $0xb22aaaab
-DATA numbers<>+2192(SB)/4, $0x4038aa3b
-DATA numbers<>+2196(SB)/4, $0x4038aa3b
-DATA numbers<>+2200(SB)/4, $0x4038aa3b
-DATA numbers<>+2204(SB)/4, $0x4038aa3b
-DATA numbers<>+2208(SB)/4, $0x33257060
-DATA numbers<>+2212(SB)/4, $0x33257060
-DATA numbers<>+2216(SB)/4, $0x33257060
-DATA numbers<>+2220(SB)/4, $0x33257060
-DATA numbers<>+2224(SB)/4, $0x43480000
-DATA numbers<>+2228(SB)/4, $0x43480000
-DATA numbers<>+2232(SB)/4, $0x43480000
-DATA numbers<>+2236(SB)/4, $0x43480000
-DATA numbers<>+2240(SB)/4, $0x43008000
-DATA numbers<>+2244(SB)/4, $0x43008000
-DATA numbers<>+2248(SB)/4, $0x43008000
-DATA numbers<>+2252(SB)/4, $0x43008000
-DATA numbers<>+2256(SB)/4, $0xc3168000
-DATA numbers<>+2260(SB)/4, $0xc3168000
-DATA numbers<>+2264(SB)/4, $0xc3168000
-DATA numbers<>+2268(SB)/4, $0xc3168000
-GLOBL numbers<>(SB), RODATA|NOPTR, $2272
+DATA numbers<>+2112(SB)/4, $0x4a800000
+DATA numbers<>+2116(SB)/4, $0x4a800000
+DATA numbers<>+2120(SB)/4, $0x4a800000
+DATA numbers<>+2124(SB)/4, $0x4a800000
+DATA numbers<>+2128(SB)/4, $0x3deec0b0
+DATA numbers<>+2132(SB)/4, $0x3deec0b0
+DATA numbers<>+2136(SB)/4, $0x3deec0b0
+DATA numbers<>+2140(SB)/4, $0x3deec0b0
+DATA numbers<>+2144(SB)/4, $0x3e122fe0
+DATA numbers<>+2148(SB)/4, $0x3e122fe0
+DATA numbers<>+2152(SB)/4, $0x3e122fe0
+DATA numbers<>+2156(SB)/4, $0x3e122fe0
+DATA numbers<>+2160(SB)/4, $0x3e4cccec
+DATA numbers<>+2164(SB)/4, $0x3e4cccec
+DATA numbers<>+2168(SB)/4, $0x3e4cccec
+DATA numbers<>+2172(SB)/4, $0x3e4cccec
+DATA numbers<>+2176(SB)/4, $0x3eaaaaab
+DATA numbers<>+2180(SB)/4, $0x3eaaaaab
+DATA numbers<>+2184(SB)/4, $0x3eaaaaab
+DATA numbers<>+2188(SB)/4, $0x3eaaaaab
+DATA numbers<>+2192(SB)/4, $0xb22aaaab
+DATA numbers<>+2196(SB)/4, $0xb22aaaab
+DATA numbers<>+2200(SB)/4, $0xb22aaaab
+DATA numbers<>+2204(SB)/4, $0xb22aaaab
+DATA numbers<>+2208(SB)/4, $0x4038aa3b
+DATA numbers<>+2212(SB)/4, $0x4038aa3b
+DATA numbers<>+2216(SB)/4, $0x4038aa3b
+DATA numbers<>+2220(SB)/4, $0x4038aa3b
+DATA numbers<>+2224(SB)/4, $0x33257060
+DATA numbers<>+2228(SB)/4, $0x33257060
+DATA numbers<>+2232(SB)/4, $0x33257060
+DATA numbers<>+2236(SB)/4, $0x33257060
+DATA numbers<>+2240(SB)/4, $0x43480000
+DATA numbers<>+2244(SB)/4, $0x43480000
+DATA numbers<>+2248(SB)/4, $0x43480000
+DATA numbers<>+2252(SB)/4, $0x43480000
+DATA numbers<>+2256(SB)/4, $0x43008000
+DATA numbers<>+2260(SB)/4, $0x43008000
+DATA numbers<>+2264(SB)/4, $0x43008000
+DATA numbers<>+2268(SB)/4, $0x43008000
+DATA numbers<>+2272(SB)/4, $0xc3168000
+DATA numbers<>+2276(SB)/4, $0xc3168000
+DATA numbers<>+2280(SB)/4, $0xc3168000
+DATA numbers<>+2284(SB)/4, $0xc3168000
+GLOBL numbers<>(SB), RODATA|NOPTR, $2288

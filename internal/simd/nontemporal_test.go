@@ -139,6 +139,31 @@ func runs(n int) map[string]func(m Mode, dst []float32) {
 		"eluGrad":         func(m Mode, d []float32) { m.eluGrad(d, y, x) },
 		"leaky":           func(m Mode, d []float32) { m.leaky(d, y, x, 0.1) },
 		"atanGrad":        func(m Mode, d []float32) { m.atanGrad(d, y, x) },
+		"maxScalar":       func(m Mode, d []float32) { m.MaxScalar(d, y, 0.5) },
+		"minScalar":       func(m Mode, d []float32) { m.MinScalar(d, y, 0.5) },
+		"divBy":           func(m Mode, d []float32) { m.DivBy(d, y, 0.7) },
+		"divInto":         func(m Mode, d []float32) { m.DivInto(d, x, 0.7) },
+		"subFrom":         func(m Mode, d []float32) { m.SubFrom(d, y, 0.7) },
+		"fmod":            func(m Mode, d []float32) { m.Fmod(d, y, w) },
+		"remainder":       func(m Mode, d []float32) { m.Remainder(d, y, w) },
+		"floorDivide":     func(m Mode, d []float32) { m.FloorDivide(d, y, w) },
+		"atan2":           func(m Mode, d []float32) { m.Atan2(d, y, w) },
+		"product":         number(func(m Mode) float64 { return float64(m.product(y)) }),
+		"where": func(m Mode, d []float32) {
+			cond := make([]bool, n)
+			m.compare(Less, cond, y, w)
+			m.where(d, x, y, cond)
+		},
+		"compare": func(m Mode, d []float32) {
+			ones, zeros, found := make([]float32, n), make([]float32, n), make([]bool, n)
+			for op := range LessOrEqual + 1 {
+				m.Scale(d, d, 2)
+				m.compare(op, found, y, w)
+				m.fill(ones, 1)
+				m.where(ones, ones, zeros, found)
+				m.Add(d, d, ones)
+			}
+		},
 	}
 }
 

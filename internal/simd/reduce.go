@@ -115,6 +115,30 @@ func (m Mode) sumSquares(x []float32, mean float32) float64 {
 	})
 }
 
+// Product returns the product of x, in the order of Sum, but pieces are multiplied in float32.
+func Product(x []float32) float32 { return ordinary.product(x) }
+
+func (m Mode) product(x []float32) float32 {
+	all := float32(1)
+	for i := 0; i < len(x); i += piece {
+		n := min(piece, len(x)-i)
+		if m.has(productKernel) {
+			all *= productVec(m.wide(), &x[i], n)
+			continue
+		}
+		var p [lanes]float32
+		fillGo(p[:], 1)
+		for j, v := range x[i:][:n] {
+			p[j%lanes] *= v
+		}
+		for w := lanes / 2; w > 0; w /= 2 {
+			mulGo(p[:w], p[:w], p[w:2*w])
+		}
+		all *= p[0]
+	}
+	return all
+}
+
 // MaxValue returns the largest element; NaN if any is, -Inf for an empty slice. -0 is
 // below 0, as everywhere in this package.
 func MaxValue(x []float32) float32 { return ordinary.maxValue(x) }

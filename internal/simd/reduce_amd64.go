@@ -17,6 +17,9 @@ func maxValueVec(wide bool, x *float32, n int) float32
 func minValueVec(wide bool, x *float32, n int) float32
 
 //go:noescape
+func productVec(wide bool, x *float32, n int) float32
+
+//go:noescape
 func maxNumberVec(wide bool, x *float32, n int) float32
 
 //go:noescape

@@ -37,7 +37,18 @@ func TestSums(t *testing.T) {
 			if got := l.sumSquares(a, 0.5); !near(got, squares, 2*sumError*squares) {
 				t.Errorf("%v: squares of %d are %v, want %v", l, n, got, squares)
 			}
+			product := 1.0
+			for i, v := range a {
+				b[i] = 1 + v/64
+				product *= float64(b[i])
+			}
+			if got := l.product(b); !near(float64(got)/product, 1, float64(n)*0x1p-24) {
+				t.Errorf("%v: product of %d is %v, want %v", l, n, got, product)
+			}
 			plain := Mode{Level: Scalar}
+			if l.product(b) != plain.product(b) {
+				t.Errorf("%v: the product of %d is %v, in plain Go %v", l, n, l.product(b), plain.product(b))
+			}
 			if l.sum(a) != plain.sum(a) || l.dot(a, b) != plain.dot(a, b) || l.sumSquares(a, 1) != plain.sumSquares(a, 1) {
 				t.Errorf("%v: the sums of %d are %v, %v and %v, in plain Go %v, %v and %v", l, n, l.sum(a), l.dot(a, b), l.sumSquares(a, 1),
 					plain.sum(a), plain.dot(a, b), plain.sumSquares(a, 1))

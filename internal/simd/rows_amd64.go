@@ -38,3 +38,8 @@ func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, srcAhead in
 //
 //go:noescape
 func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
+
+// reverseVec writes element i of src to n-1-i of dst, for n > 0, a multiple of 16.
+//
+//go:noescape
+func reverseVec(dst *float32, src *float32, n int)

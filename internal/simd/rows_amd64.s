@@ -2084,3 +2084,21 @@ DATA upperHalves<>+58(SB)/2, $0x003b
 DATA upperHalves<>+60(SB)/2, $0x003d
 DATA upperHalves<>+62(SB)/2, $0x003f
 GLOBL upperHalves<>(SB), RODATA|NOPTR, $64
+
+// func reverseVec(dst *float32, src *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·reverseVec(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), DX
+
+vector:
+	VMOVUPS    -64(SI)(DX*4), Z0
+	VSHUFI32X4 $0x1b, Z0, Z0, Z0
+	VPSHUFD    $0x1b, Z0, Z0
+	VMOVUPS    Z0, (DI)
+	ADDQ       $0x40, DI
+	SUBQ       $0x10, DX
+	JNE        vector
+	VZEROUPPER
+	RET

@@ -110,3 +110,25 @@ func TestRowsOutsideASliceAreRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestReverse(t *testing.T) {
+	for _, n := range lengths() {
+		src, dst := steps(n, 1), make([]float32, n+1)
+		wide, bytes := make([]int64, n), make([]uint8, n)
+		for i := range n {
+			wide[i], bytes[i] = int64(i), uint8(i)
+		}
+		gotWide, gotBytes := make([]int64, n), make([]uint8, n)
+		Reverse(dst[:n], src)
+		Reverse(gotWide, wide)
+		Reverse(gotBytes, bytes)
+		for i := range n {
+			if dst[i] != src[n-1-i] || gotWide[i] != wide[n-1-i] || gotBytes[i] != bytes[n-1-i] {
+				t.Fatalf("%d elements: element %d is %g, %d and %d", n, i, dst[i], gotWide[i], gotBytes[i])
+			}
+		}
+		if dst[n] != 0 {
+			t.Fatalf("%d elements: wrote outside", n)
+		}
+	}
+}

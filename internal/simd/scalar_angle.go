@@ -106,12 +106,17 @@ func atan(x float32) float32 {
 	if big {
 		r = 1 / r
 	}
-	z := float32(r * r)
-	y := FMA(float32(poly(z, arcNear[:])*z), r, r)
+	y := atanNear(r)
 	if big {
 		y = math.Pi/2 - y
 	}
 	return signed(y, x)
+}
+
+// atanNear is the arc tangent for 0 ≤ r ≤ 1.
+func atanNear(r float32) float32 {
+	z := float32(r * r)
+	return FMA(float32(poly(z, arcNear[:])*z), r, r)
 }
 
 // atanSlope is the derivative of atan.

@@ -80,16 +80,34 @@ func (x *vec) beside(a operand.Op) operand.Op {
 	return x.sqrt(x.mul(x.sub(x.value(1), a), x.add(a, x.k(1))))
 }
 
-// atan is r + r³·P(r²) for r = |x| ≤ 1, P minimax with a relative error of the whole of 4e-9, and π/2 less that of r = 1/|x| beyond.
+// atan is that of r = |x| ≤ 1, and π/2 less that of r = 1/|x| beyond.
 func (x *vec) atan(a operand.Op) operand.Op {
 	t := x.abs(a)
 	big := x.greater(t, x.k(1))
-	r := x.choose(big, x.div(x.value(1), t), t)
+	y := x.atanNear(x.choose(big, x.div(x.value(1), t), t))
+	return x.or(x.choose(big, x.sub(x.value(math.Pi/2), y), y), x.sign(a))
+}
+
+// atanNear is r + r³·P(r²) for 0 ≤ r ≤ 1, P minimax with a relative error of the whole of 4e-9.
+func (x *vec) atanNear(r operand.Op) operand.Op {
 	z := x.mul(r, r)
 	y := x.mul(x.poly(z, -0.333333134651, 0.199989065528, -0.142675697803, 0.109678760171, -0.0844562426209, 0.0586316883564, -0.0318118743598,
 		0.0112386327237, -0.0018630361883), z)
-	y = x.fma(y, r, r)
-	return x.or(x.choose(big, x.sub(x.value(math.Pi/2), y), y), x.sign(a))
+	return x.fma(y, r, r)
+}
+
+// atan2 is the arc tangent of the smaller of |a| and |b| over the larger, from π/2 down if a is the larger, and from π down if b is
+// negative. Two equal ones, which may be infinite, have π/4; two zeros 0.
+func (x *vec) atan2(a, b operand.Op) operand.Op {
+	t, u := x.abs(a), x.abs(b)
+	steep := x.greater(t, u)
+	r := x.div(x.choose(steep, u, t), x.choose(steep, t, u))
+	r = x.choose(x.equal(t, u), x.choose(x.equal(t, x.k(0)), x.k(0), x.value(1)), r)
+	y := x.atanNear(r)
+	y = x.choose(steep, x.sub(x.value(math.Pi/2), y), y)
+	left := x.less(x.or(x.sign(b), x.bits(0x3f800000)), x.k(0))
+	y = x.choose(left, x.sub(x.value(math.Pi), y), y)
+	return x.or(y, x.sign(a))
 }
 
 // atanSlope is 1/(1+x²), of large x c²/(c²+(c·x)²) with a c for which the square does not overflow.

@@ -229,6 +229,33 @@ func (x *avx) storeLow(name string, v operand.Op) {
 	x.do("VMOVDQU", v.(reg.VecVirtual).AsX(), x.at(name, 2))
 }
 
+// loadBool reads a byte of 0 or 1 for each lane, as the result of a comparison.
+func (x *avx) loadBool(name string) operand.Op {
+	v := x.op("VPMOVZXBD", x.at(name, 1))
+	if x.wide {
+		m := x.c.K()
+		x.c.VPTESTMD(v, v, m)
+		return m
+	}
+	return x.subInt(x.value(0), v)
+}
+
+// storeBool writes a byte of 0 or 1 for each lane of the result of a comparison.
+func (x *avx) storeBool(name string, m operand.Op) {
+	ones, at := x.valueBits(0x01010101).(reg.VecVirtual).AsX(), x.at(name, 1)
+	if x.wide {
+		v := x.c.XMM()
+		x.c.VMOVDQU8_Z(ones, m, v)
+		x.c.VMOVDQU(v, at)
+		return
+	}
+	m = x.op("VPERMQ", operand.Imm(0x08), x.op("VPACKSSDW", m, m)) // each half is twice in its half of the register
+	v := m.(reg.VecVirtual).AsX()
+	x.c.VPACKSSWB(v, v, v)
+	x.c.VPAND(ones, v, v)
+	x.c.VMOVQ(v, at)
+}
+
 // unlessNil runs f where the slice of that name is not nil.
 func (x *avx) unlessNil(name string, f func()) {
 	*x.labels++

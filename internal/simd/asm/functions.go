@@ -161,6 +161,46 @@ func (x *vec) log1pNear(f operand.Op) operand.Op {
 	return x.add(f, x.fnma(f2, x.k(0.5), y))
 }
 
+// rest returns n = ⌊|a|/|b|⌋ and r = |a| - n·|b|, exact, where the quotient is below 2²²; elsewhere, and for an infinite b, r is NaN. The
+// rounded quotient is never too small, and too large by less than 1: r is below 0 then, and n one too many.
+func (x *vec) rest(a, b operand.Op) (n, r operand.Op) {
+	t, u := x.abs(a), x.abs(b)
+	q := x.div(t, u)
+	n = x.floor(q)
+	r = x.fnma(n, u, t)
+	below := x.less(r, x.k(0))
+	n = x.choose(below, x.sub(n, x.k(1)), n)
+	r = x.choose(below, x.add(r, u), r)
+	return n, x.choose(x.less(q, x.k(0x1p22)), r, x.valueBits(0x7fc00000))
+}
+
+// apart reports whether the signs of a and b differ.
+func (x *vec) apart(a, b operand.Op) operand.Op {
+	return x.less(x.or(x.sign(x.xor(a, b)), x.bits(0x3f800000)), x.k(0))
+}
+
+// fmod is a - b·trunc(a/b), with the sign of a; NaN where rest has none.
+func (x *vec) fmod(a, b operand.Op) operand.Op {
+	_, r := x.rest(a, b)
+	return x.or(r, x.sign(a))
+}
+
+// remainder is fmod, or b more where that has another sign than b.
+func (x *vec) remainder(a, b operand.Op) operand.Op {
+	_, r := x.rest(a, b)
+	y := x.or(r, x.sign(a))
+	more := x.choose(x.apart(a, b), x.add(y, b), y)
+	return x.choose(x.greater(r, x.k(0)), more, y)
+}
+
+// floorDivide is ⌊a/b⌋; NaN where rest has none.
+func (x *vec) floorDivide(a, b operand.Op) operand.Op {
+	n, r := x.rest(a, b)
+	up := x.choose(x.greater(r, x.k(0)), x.add(n, x.k(1)), n)
+	y := x.choose(x.apart(a, b), x.xor(up, x.bits(0x80000000)), n)
+	return x.choose(x.unordered(r, r), r, y)
+}
+
 // power is tᵇ = 2ᶻ with t = |a| and z = b·log₂ t in two parts.
 func (x *vec) power(a, b operand.Op) operand.Op {
 	t := x.abs(a)

@@ -32,6 +32,11 @@ var mapKernels = []kernel{
 	{name: "scaleVec", slices: "dst x", scalars: "s", unroll: 4, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.load("x"), x.s("s")))
 	}},
+	withScalar("maxScalar", (*vec).maxSigned),
+	withScalar("minScalar", (*vec).minSigned),
+	withScalar("divBy", (*vec).div),
+	withScalar("subFrom", func(x *vec, a, s operand.Op) operand.Op { return x.sub(s, a) }),
+	withScalar("divInto", func(x *vec, a, s operand.Op) operand.Op { return x.div(s, a) }),
 	{name: "fillVec", slices: "dst", scalars: "s", unroll: 4, body: func(x *vec) {
 		x.store("dst", x.s("s"))
 	}},
@@ -224,6 +229,17 @@ var mapKernels = []kernel{
 		dy := x.load("dy")
 		x.store("dst", x.choose(x.greater(x.load("x"), x.k(0)), dy, x.mul(dy, x.s("s"))))
 	}},
+	comparison("equal", (*vec).equal),
+	comparison("notEqual", func(x *vec, a, b operand.Op) operand.Op { return x.machine.(*avx).compare(4, a, b) }),
+	comparison("less", (*vec).less),
+	comparison("lessOrEqual", (*vec).lessOrEqual),
+	{name: "whereVec", slices: "dst a b cond:bool", unroll: 4, whole: true, avxOnly: true, nonTemporal: true, body: func(x *vec) {
+		x.store("dst", x.choose(x.machine.(*avx).loadBool("cond"), x.load("a"), x.load("b")))
+	}},
+	binary("fmod", (*vec).fmod).woven(1, 12),
+	binary("remainder", (*vec).remainder).woven(1, 12),
+	binary("floorDivide", (*vec).floorDivide).woven(1, 12),
+	binary("atan2", (*vec).atan2).woven(2, 4),
 	{name: "powerVec", slices: "dst a b", unroll: 1, hoist: 8, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.power(x.load("a"), x.load("b")))
 	}},
@@ -252,6 +268,20 @@ func (x *vec) normalized() operand.Op {
 func binary(name string, f func(x *vec, a, b operand.Op) operand.Op) kernel {
 	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("a"), x.load("b")))
+	}}
+}
+
+// withScalar is a kernel of each element and one number.
+func withScalar(name string, f func(x *vec, a, s operand.Op) operand.Op) kernel {
+	return kernel{name: name + "Vec", slices: "dst x", scalars: "s", unroll: 4, nonTemporal: true, body: func(x *vec) {
+		x.store("dst", f(x, x.load("x"), x.s("s")))
+	}}
+}
+
+// comparison is a kernel that writes a byte of 0 or 1 for each pair of elements.
+func comparison(name string, f func(x *vec, a, b operand.Op) operand.Op) kernel {
+	return kernel{name: name + "Vec", slices: "dst:bool a b", unroll: 4, whole: true, avxOnly: true, body: func(x *vec) {
+		x.machine.(*avx).storeBool("dst", f(x, x.load("a"), x.load("b")))
 	}}
 }
 
@@ -286,6 +316,7 @@ var reduceKernels = []reduction{
 	unaryReduction("sumShiftedVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.sub(v, x.s("shift")) }),
 	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("minValueVec", "", math.Inf(1), (*vec).minSigned, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("productVec", "", 1, (*vec).mul, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxNumberVec", "", math.Inf(-1), (*vec).maxNumber, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.expDown(x.sub(v, x.s("shift"))) }).
 		ahead(16 << 10), // the piece that follows, whose maximum comes next

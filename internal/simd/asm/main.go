@@ -190,7 +190,7 @@ func elsewhere() []byte {
 func withoutNEON() []byte {
 	has := map[string]bool{}
 	for _, k := range mapKernels {
-		has[k.name] = true
+		has[k.name] = !k.avxOnly
 	}
 	for _, r := range reduceKernels {
 		has[r.name] = true

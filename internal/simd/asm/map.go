@@ -24,6 +24,7 @@ type kernel struct {
 	nonTemporal bool   // in a non-temporal mode its stores are non-temporal and it does not prefetch
 	noPrefetch  bool   // in a non-temporal mode it does not prefetch
 	weave       int    // vectors an iteration with AVX-512, their instructions in turns; 0: unroll, one after the other
+	avxOnly     bool   // arm64 has none
 	hoist       int    // the most constants in registers with AVX-512; 0: hoisted
 }
 

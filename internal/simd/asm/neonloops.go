@@ -23,6 +23,9 @@ func neonFile() (*ir.File, error) {
 		return nil, err
 	}
 	for _, k := range mapKernels {
+		if k.avxOnly {
+			continue
+		}
 		if err := fit(f, k.name, k.weave, func(c *build.Context, hoist, woven int) { k.neon(c, numbers, hoist, woven) }); err != nil {
 			return nil, err
 		}

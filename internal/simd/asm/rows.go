@@ -33,6 +33,7 @@ var rowKernels = []struct {
 	{"zipRowsVec", zipRowsSignature, zipRows},
 	{"fromRowsBF16Vec", fromRowsSignature, fromRowsBF16},
 	{"toRowsBF16Vec", zipRowsSignature, toRowsBF16},
+	{"reverseVec", "func(dst, src *float32, n int)", reverse},
 }
 
 const (
@@ -91,6 +92,23 @@ func copyRows(c *build.Context, name string) {
 	c.VMOVDQU8_Z(operand.Mem{Base: src}, reg.K1, reg.Z0)
 	c.VMOVDQU8(reg.Z0, reg.K1, operand.Mem{Base: dst})
 	nextRow(c, dst, dstStep, src, srcStep, rows, "short")
+}
+
+// reverse turns a row round, from its end on.
+func reverse(c *build.Context, name string) {
+	rowFunction(c, name, "func(dst, src *float32, n int)", "writes element i of src to n-1-i of dst, for n > 0, a multiple of 16.")
+	dst, src, n := reg.RDI, reg.RSI, reg.RDX
+	load(c, "dst", dst, "src", src, "n", n)
+	c.Label("vector")
+	c.VMOVUPS(operand.Mem{Base: src, Index: n, Scale: 4, Disp: -64}, reg.Z0)
+	c.VSHUFI32X4(operand.Imm(0x1b), reg.Z0, reg.Z0, reg.Z0) // the quarters
+	c.VPSHUFD(operand.Imm(0x1b), reg.Z0, reg.Z0)            // and the elements of each
+	c.VMOVUPS(reg.Z0, operand.Mem{Base: dst})
+	c.ADDQ(operand.Imm(64), dst)
+	c.SUBQ(operand.Imm(16), n)
+	c.JNE(operand.LabelRef("vector"))
+	c.VZEROUPPER()
+	c.RET()
 }
 
 // byteMask sets the lowest n < 64 bits of a mask.

@@ -88,7 +88,7 @@ type machine interface {
 	unordered(a, b operand.Op) operand.Op
 	choose(m, yes, no operand.Op) operand.Op
 
-	// inMask is v with start, one of 0 and ±Inf, in the lanes outside the mask.
+	// inMask is v with start in the lanes outside the mask.
 	inMask(v operand.Op, start float64) operand.Op
 
 	// Integers of 32 bits. b may be a constant. toInt rounds to the nearest; of NaN it is

@@ -1,0 +1,82 @@
+package simd
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestCompareAndWhere compares numbers that are often equal, NaN and zeros of both signs among them, with Go's own comparisons.
+func TestCompareAndWhere(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	values := append(special(), 1, 2)
+	some := func(n int) []float32 {
+		s := make([]float32, n)
+		for i := range s {
+			s[i] = values[r.IntN(len(values))]
+		}
+		return s
+	}
+	for _, m := range modes() {
+		for _, n := range lengths() {
+			a, b := some(n), some(n)
+			for op, holds := range []func(a, b float32) bool{
+				Equal: func(a, b float32) bool { return a == b }, NotEqual: func(a, b float32) bool { return a != b },
+				Less: func(a, b float32) bool { return a < b }, LessOrEqual: func(a, b float32) bool { return a <= b },
+			} {
+				got := make([]bool, n+1)
+				m.compare(Comparison(op), got[:n], a, b)
+				chosen, intact := guarded(r, n)
+				m.where(chosen, a, b, got[:n])
+				for i := range n {
+					want, of := holds(a[i], b[i]), b[i]
+					if want {
+						of = a[i]
+					}
+					if got[i] != want || !sameBits(chosen[i], of) {
+						t.Fatalf("%v: %g and %g, comparison %d: %v, chosen is %g", m, a[i], b[i], op, got[i], chosen[i])
+					}
+				}
+				if got[n] || !intact() {
+					t.Fatalf("%v: %d elements: wrote outside", m, n)
+				}
+			}
+		}
+	}
+}
+
+// TestRests holds that rests are exact for quotients of any size, and that every mode has the bits of plain Go, also in place.
+func TestRests(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 10))
+	const n = 100_000
+	a, b := make([]float32, n), make([]float32, n)
+	for i := range a {
+		a[i], b[i] = fewBits(r, 24), fewBits(r, 24)
+		switch r.IntN(4) {
+		case 0: // a multiple, or next to one
+			a[i] = b[i] * float32(r.IntN(1<<uint(r.IntN(24))))
+		case 1:
+			b[i] = a[i] / float32(1+r.IntN(1<<uint(r.IntN(24))))
+		}
+	}
+	a, b = append(a, special()...), append(b, special()...)
+	for name, f := range map[string]func(m Mode, dst, a, b []float32){
+		"fmod": Mode.Fmod, "remainder": Mode.Remainder, "floor divide": Mode.FloorDivide, "atan2": Mode.Atan2,
+	} {
+		want := make([]float32, len(a))
+		f(Mode{Level: Scalar}, want, a, b)
+		for _, m := range modes() {
+			for _, got := range [][]float32{make([]float32, len(a)), append([]float32(nil), a...)} {
+				x := a
+				if got[0] == a[0] {
+					x = got
+				}
+				f(m, got, x, b)
+				for i := range got {
+					if !sameBits(got[i], want[i]) {
+						t.Fatalf("%v: %s of %g and %g is %g, plain Go %g", m, name, a[i], b[i], got[i], want[i])
+					}
+				}
+			}
+		}
+	}
+}
