@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"math/bits"
 	"runtime"
 	"slices"
 
@@ -103,6 +104,27 @@ func (t *Tensor) dropDims(mask int, keep bool) *Tensor {
 
 // Sum adds up the elements of dims; see Reduce.
 func Sum(x *Tensor, dims []int, keepdim bool) *Tensor { return Reduce(kernel.OpSum, x, dims, keepdim) }
+
+// SquareSums returns Σ x² over dims, all if dims is empty, which stay with size 1. x is floating-point.
+func SquareSums(x *Tensor, dims []int) *Tensor {
+	const op = "SquareSums"
+	wantFloat(op, x)
+	mask := x.dimMask(op, dims)
+	first := bits.TrailingZeros(uint(mask))
+	if x.dtype == Float64 || mask == 0 || mask != (1<<x.NDim()-1)>>first<<first {
+		square := Unary(kernel.OpSquare, x)
+		defer square.Free()
+		return Sum(square, dims, true)
+	}
+	shape, cols := slices.Clone(x.Shape()), 1
+	for d := first; d < x.NDim(); d++ {
+		shape[d], cols = 1, cols*shape[d]
+	}
+	y := alloc(op, x.dev, x.dtype.Wide(), shape)
+	x.dev.RowStat(kernel.OpPowSum, x.dtype, y.addr, x.ptr(op), kernel.Matrix{Rows: y.numel, Cols: cols}, 2)
+	runtime.KeepAlive(x)
+	return Cast(y, x.dtype)
+}
 
 // MeanPart returns the sum of x along dims divided by n: the part of x in a mean of n
 // elements, of which x may hold only some.

@@ -54,22 +54,31 @@ func scatterFold[T float32 | float64 | int64](dst *Tensor, dim int, index, src *
 	if alone {
 		taken = make([]bool, dst.numel)
 	}
-	at, elems := ToSlice[int64](Cast(index, Int64)), Read[T](src)
+	wide := Cast(index, Int64)
+	at, elems := Read[int64](wide), Read[T](src)
+	last := dst.NDim() - 1
+	run, step := src.dims[last], 1
+	if dim == last {
+		step = 0
+	}
 	Edit(dst, func(to []T) {
-		where := make([]int, dst.NDim()) // the coordinate of element i of src
-		for i, v := range elems {
-			k := int(at[i]) * strides[dim]
+		where := make([]int, last) // the coordinates of a run of src
+		for i := 0; i < len(elems); i += run {
+			base := 0
 			for d, x := range where {
 				if d != dim {
-					k += x * strides[d]
+					base += x * strides[d]
 				}
 			}
-			if alone && !taken[k] {
-				to[k], taken[k] = v, true
-			} else {
-				to[k] = cpu.Combine(op, to[k], v)
+			for j, v := range elems[i : i+run] {
+				k := base + j*step + int(at[i+j])*strides[dim]
+				if alone && !taken[k] {
+					to[k], taken[k] = v, true
+				} else {
+					to[k] = cpu.Combine(op, to[k], v)
+				}
 			}
-			for d := len(where) - 1; d >= 0; d-- {
+			for d := last - 1; d >= 0; d-- {
 				if where[d]++; where[d] < src.dims[d] {
 					break
 				}
@@ -77,4 +86,5 @@ func scatterFold[T float32 | float64 | int64](dst *Tensor, dim int, index, src *
 			}
 		}
 	})
+	keepAlive(wide, src)
 }

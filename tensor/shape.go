@@ -148,6 +148,26 @@ func Permute(x *Tensor, dims ...int) *Tensor {
 	return y
 }
 
+// Triangle returns x, [..., R, C], with 0 above a diagonal of its matrices: elements [r, c] with c - r > diagonal; with upper with 0 below
+// it. Its gradient is Triangle itself.
+func Triangle(x *Tensor, diagonal int, upper bool) *Tensor {
+	const op = "Triangle"
+	y := allocLike(op, x)
+	rows, cols, size := x.dims[x.NDim()-2], x.dims[x.NDim()-1], x.dtype.Size()
+	for i := 0; i*cols < x.numel; i++ {
+		kept := [2]int{0, min(max(i%rows+diagonal+1, 0), cols)}
+		if upper {
+			kept = [2]int{min(max(i%rows+diagonal, 0), cols), cols}
+		}
+		from, to := i*cols+kept[0], i*cols+kept[1]
+		x.dev.Fill(x.dtype, offset(y, op, i*cols), kept[0], 0)
+		x.dev.CopyBytes(offset(y, op, from), offset(x, op, from), (to-from)*size)
+		x.dev.Fill(x.dtype, offset(y, op, to), cols-kept[1], 0)
+	}
+	runtime.KeepAlive(x)
+	return y
+}
+
 // Flip returns x with the elements along dims in the opposite order. Its gradient is Flip itself.
 func Flip(x *Tensor, dims ...int) *Tensor {
 	const op = "Flip"

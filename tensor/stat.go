@@ -108,6 +108,51 @@ func CumprodGrad(dy, x *Tensor, dim int) *Tensor {
 	return dx
 }
 
+// LogCumsumExp returns ln Σ eˣ of the elements up to each one along dim. x is Float32 or Float64. It is computed on the host.
+func LogCumsumExp(x *Tensor, dim int) *Tensor {
+	const op = "LogCumsumExp"
+	dim = x.axis(op, dim)
+	if dim != x.NDim()-1 {
+		return x.turned(dim, func(x *Tensor) *Tensor { return LogCumsumExp(x, 2) })
+	}
+	y := allocLike(op, x)
+	switch n := x.dims[dim]; x.dtype {
+	case Float32:
+		Edit(y, func(to []float32) { cpu.LogCumsumExp(to, Read[float32](x), n) })
+	case Float64:
+		Edit(y, func(to []float64) { cpu.LogCumsumExp(to, Read[float64](x), n) })
+	default:
+		throwType(op, "%v: want float32 or float64; Cast first", x.brief())
+	}
+	runtime.KeepAlive(x)
+	return y
+}
+
+// LogCumsumExpGrad returns the gradient of y = LogCumsumExp(x, dim).
+func LogCumsumExpGrad(dy, x, y *Tensor, dim int) *Tensor {
+	const op = "LogCumsumExpGrad"
+	wantSameShape(op, dy, x)
+	wantSameType(op, dy, x)
+	dim = x.axis(op, dim)
+	if dim != x.NDim()-1 {
+		outer, inner := x.around(dim)
+		dy = Transpose(dy.Reshape(outer, x.dims[dim], inner), 1, 2)
+		y = Transpose(y.Reshape(outer, x.dims[dim], inner), 1, 2)
+		return x.turned(dim, func(x *Tensor) *Tensor { return LogCumsumExpGrad(dy, x, y, 2) })
+	}
+	dx := allocLike(op, x)
+	switch n := x.dims[dim]; x.dtype {
+	case Float32:
+		Edit(dx, func(to []float32) { cpu.LogCumsumExpGrad(to, Read[float32](dy), Read[float32](x), Read[float32](y), n) })
+	case Float64:
+		Edit(dx, func(to []float64) { cpu.LogCumsumExpGrad(to, Read[float64](dy), Read[float64](x), Read[float64](y), n) })
+	default:
+		throwType(op, "%v: want float32 or float64; Cast first", x.brief())
+	}
+	keepAlive(dy, x, y)
+	return dx
+}
+
 // Running returns the largest of the elements up to each one along dimension dim, or with least the smallest, NaN from the first NaN
 // on, and where they are, Int64; of equal ones the last. x is Float32, Float64 or Int64. It is computed on the host.
 func Running(x *Tensor, dim int, least bool) (values, index *Tensor) {

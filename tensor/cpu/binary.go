@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -51,14 +52,14 @@ func binaryHalf(op kernel.BinaryOp, dst, a, b []dtype.BF16) {
 	}
 }
 
-// scalarHalf computes dst[i] = op(x[i], v), or op(v, x[i]) with swap, in float32.
-func scalarHalf(op kernel.BinaryOp, dst, x []dtype.BF16, v float32, swap bool) {
+// scalarHalf computes dst[i] = op(x[i], v), or op(v, x[i]), in float32.
+func scalarHalf(op kernel.BinaryOp, dst, x []dtype.BF16, v kernel.Number) {
 	var wide [HalfChunk]float32
 	for i := 0; i < len(dst); i += HalfChunk {
 		end := min(i+HalfChunk, len(dst))
 		w := wide[:end-i]
 		simd.FromBF16(w, x[i:end])
-		float32s.number(op, w, w, v, swap)
+		number32(simd.Ordinary(), op, w, w, v)
 		simd.ToBF16(dst[i:end], w)
 	}
 }
@@ -69,14 +70,7 @@ func binaryForms[T number]() []func(dst, a, b []T) {
 	return []func(dst, a, b []T){
 		kernel.OpAdd: simd.Add[T], kernel.OpSub: simd.Sub[T], kernel.OpMul: simd.Mul[T], kernel.OpDiv: divide[T],
 		kernel.OpMaximum: simd.Max[T], kernel.OpMinimum: simd.Min[T],
-		kernel.OpPow: only[func(dst, a, b []T)](simd.Ordinary().Pow),
 	}
-}
-
-// only is f if it is an F, as a form of float32 is among those of float32; else nil.
-func only[F any](f any) F {
-	form, _ := f.(F)
-	return form
 }
 
 // scalarForms returns the fast forms of op(x, v) for a number v, or with first of op(v, x).
@@ -95,7 +89,6 @@ func scalarForms[T number](first bool) []func(dst, x []T, v T) {
 				dst[i] = min(w, v)
 			}
 		},
-		kernel.OpPow: only[func(dst, x []T, v T)](func(dst, x []float32, v float32) { simd.Ordinary().PowScalar(dst, x, v, first) }),
 	}
 	if first {
 		list[kernel.OpDiv] = divideInto[T]
@@ -108,8 +101,8 @@ func scalarForms[T number](first bool) []func(dst, x []T, v T) {
 	return list
 }
 
-// modeForms32 and modeScalars32 are the binaryForms and scalarForms of float32 that take a
-// Mode: whether to store past the caches.
+// modeForms32, modeScalars32 and modeSwapped32 are the binaryForms and scalarForms of float32, which take a Mode: whether to store past
+// the caches.
 var (
 	modeForms32 = []func(mode simd.Mode, dst, a, b []float32){
 		kernel.OpAdd: func(mode simd.Mode, dst, a, b []float32) {
@@ -120,13 +113,32 @@ var (
 			mode.Add(dst, a, b)
 		},
 		kernel.OpSub: simd.Mode.Sub, kernel.OpMul: simd.Mode.Mul, kernel.OpDiv: simd.Mode.Div,
-		kernel.OpMaximum: simd.Mode.Max, kernel.OpMinimum: simd.Mode.Min, kernel.OpPow: simd.Mode.Pow,
+		kernel.OpMaximum: simd.Mode.Max, kernel.OpMinimum: simd.Mode.Min, kernel.OpPow: simd.Mode.Pow, kernel.OpFmod: simd.Mode.Fmod,
+		kernel.OpRemainder: simd.Mode.Remainder, kernel.OpFloorDivide: simd.Mode.FloorDivide, kernel.OpAtan2: simd.Mode.Atan2,
 	}
 	modeScalars32 = []func(mode simd.Mode, dst, x []float32, v float32){
-		kernel.OpAdd: simd.Mode.AddScalar, kernel.OpMul: simd.Mode.Scale,
-		kernel.OpSub: func(mode simd.Mode, dst, x []float32, v float32) { mode.AddScalar(dst, x, -v) },
+		kernel.OpAdd: simd.Mode.AddScalar, kernel.OpMul: simd.Mode.Scale, kernel.OpDiv: simd.Mode.DivBy,
+		kernel.OpSub:     func(mode simd.Mode, dst, x []float32, v float32) { mode.AddScalar(dst, x, -v) },
+		kernel.OpMaximum: simd.Mode.MaxScalar, kernel.OpMinimum: simd.Mode.MinScalar,
+		kernel.OpPow: func(mode simd.Mode, dst, x []float32, v float32) { mode.PowScalar(dst, x, v, false) },
+	}
+	modeSwapped32 = []func(mode simd.Mode, dst, x []float32, v float32){
+		kernel.OpAdd: simd.Mode.AddScalar, kernel.OpMul: simd.Mode.Scale, kernel.OpDiv: simd.Mode.DivInto, kernel.OpSub: simd.Mode.SubFrom,
+		kernel.OpMaximum: simd.Mode.MaxScalar, kernel.OpMinimum: simd.Mode.MinScalar,
+		kernel.OpPow: func(mode simd.Mode, dst, x []float32, v float32) { mode.PowScalar(dst, x, v, true) },
 	}
 )
+
+// ordinary returns forms in the ordinary mode.
+func ordinary[B any](forms []func(mode simd.Mode, dst, a []float32, b B)) []func(dst, a []float32, b B) {
+	list := make([]func(dst, a []float32, b B), len(forms))
+	for op, f := range forms {
+		if f != nil {
+			list[op] = func(dst, a []float32, b B) { f(simd.Ordinary(), dst, a, b) }
+		}
+	}
+	return list
+}
 
 // form returns row op of a table of fast forms, nil if it has none.
 func form[F any](forms []F, op kernel.BinaryOp) (f F) {
@@ -232,12 +244,69 @@ func binary32(mode simd.Mode, op kernel.BinaryOp, dst, a, b []float32) {
 
 // scalar32 is number of float32 with a Mode.
 func scalar32(mode simd.Mode, op kernel.BinaryOp, dst, x []float32, v float32, swap bool) {
-	if f := form(modeScalars32, op); f != nil && (!swap || op != kernel.OpSub) {
+	forms := modeScalars32
+	if swap {
+		forms = modeSwapped32
+	}
+	if f := form(forms, op); f != nil {
 		f(mode, dst, x, v)
 		return
 	}
-	float32s.number(op, dst, x, v, swap)
+	f := form(modeForms32, op)
+	if f == nil {
+		float32s.number(op, dst, x, v, swap)
+		return
+	}
+	repeated(dst, x, v, func(dst, x, same []float32) { // with the bits of two tensors
+		if swap {
+			x, same = same, x
+		}
+		f(mode, dst, x, same)
+	})
 }
+
+// number32 is scalar32 of a number that is the same for a whole tensor, on every rank: powers may be computed otherwise than those of two
+// tensors.
+func number32(mode simd.Mode, op kernel.BinaryOp, dst, x []float32, v kernel.Number) {
+	s := float32(v.Value)
+	if op != kernel.OpPow || v.First {
+		scalar32(mode, op, dst, x, s, v.First)
+		return
+	}
+	switch s {
+	case -1:
+		mode.DivInto(dst, x, 1)
+	case 3, 0.5, -0.5:
+		var part [PowerPiece]float32
+		for i := 0; i < len(dst); i += PowerPiece {
+			end := min(i+PowerPiece, len(dst))
+			d, x, part := dst[i:end], x[i:end], part[:end-i]
+			switch s {
+			case 3:
+				simd.Ordinary().Mul(part, x, x)
+				mode.Mul(d, part, x)
+			case 0.5:
+				simd.Ordinary().AddScalar(part, x, 0) // the power of -0 is 0, its root -0
+				simd.Sqrt(d, part)
+			case -0.5:
+				simd.Ordinary().AddScalar(part, x, 0)
+				simd.Rsqrt(d, part)
+			}
+			if s != 3 && !(simd.MinValue(part) >= 0) {
+				for i, v := range part {
+					if math.IsInf(float64(v), -1) {
+						d[i] = float32(math.Pow(float64(v), float64(s)))
+					}
+				}
+			}
+		}
+	default:
+		scalar32(mode, op, dst, x, s, false)
+	}
+}
+
+// PowerPiece is how many elements of a power are computed at a time.
+const PowerPiece = 1024
 
 // isInt reports whether T is an integer type: whether division truncates.
 func isInt[T number]() bool { return T(3)/T(2)*T(2) != T(3) }
@@ -286,19 +355,23 @@ func binaryLoop[T number](dst, a, b unsafe.Pointer, l *kernel.Loop, op kernel.Bi
 
 // BinaryScalar computes Binary of x and a number; dst may be x.
 func (c *own) BinaryScalar(op kernel.BinaryOp, dt dtype.DType, dst, x unsafe.Pointer, v kernel.Number, n int) {
-	switch {
-	case dt == dtype.BFloat16:
+	switch dt {
+	case dtype.BFloat16:
 		d, s := sliceOf[dtype.BF16](dst, n), sliceOf[dtype.BF16](x, n)
 		if n < ParallelFrom {
-			scalarHalf(op, d, s, float32(v.Value), v.First)
+			scalarHalf(op, d, s, v)
 			return
 		}
-		parallel(n, 1, 64, func(lo, hi int) { scalarHalf(op, d[lo:hi], s[lo:hi], float32(v.Value), v.First) })
-	case dt == dtype.Float32 && n >= ParallelFrom:
+		parallel(n, 1, 64, func(lo, hi int) { scalarHalf(op, d[lo:hi], s[lo:hi], v) })
+	case dtype.Float32:
 		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
+		if n < ParallelFrom {
+			number32(simd.Ordinary(), op, d, s, v)
+			return
+		}
 		mode := simd.Writing(d, s)
 		parallel(n, 1, 64, func(lo, hi int) {
-			scalar32(mode, op, d[lo:hi], s[lo:hi], float32(v.Value), v.First)
+			number32(mode, op, d[lo:hi], s[lo:hi], v)
 			mode.Done()
 		})
 	default:

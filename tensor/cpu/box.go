@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -27,11 +26,14 @@ func (c *own) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l kernel.Loop) {
 	}
 }
 
+// LongRun is how many copies of an element are worth a call.
+const LongRun = 16
+
 // copyLoop copies rows, transposes matrices or copies one element at a time.
 func copyLoop[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 	last := l.N - 1
 	switch i := slices.Index(l.B[:last], 1); {
-	case l.A[last] != 1:
+	case l.A[last] != 1 || l.B[last] == 0 && l.Size[last] >= LongRun:
 		copyElems[T](dst, src, l)
 	case l.B[last] == 1:
 		copyRows[T](dst, src, l)
@@ -77,39 +79,21 @@ func copyRows[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 }
 
 // copyElems copies one element at a time.
-func copyElems[T any](dst, src unsafe.Pointer, l *kernel.Loop) {
+func copyElems[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 	n, sa, sb := l.Size[l.N-1], l.A[l.N-1], l.B[l.N-1]
 	eachPair(l, l.N-1, func(a, b int) {
 		switch d := sliceOf[T](unsafe.Pointer(at[T](dst, a)), n); {
 		case sa == 1 && sb == 0:
-			v := *at[T](src, b)
-			for k := range d {
-				d[k] = v
-			}
+			simd.Fill(d, *at[T](src, b))
 			return
 		case sa == 1 && sb == -1:
-			reverse(d, sliceOf[T](unsafe.Pointer(at[T](src, b-n+1)), n))
+			simd.Reverse(d, sliceOf[T](unsafe.Pointer(at[T](src, b-n+1)), n))
 			return
 		}
 		for k := range n {
 			*at[T](dst, a+k*sa) = *at[T](src, b+k*sb)
 		}
 	})
-}
-
-// reverse copies x from its end on, elements of four bytes two at a time.
-func reverse[T any](dst, x []T) {
-	if pairs := len(dst) / 2; pairs > 0 && unsafe.Sizeof(dst[0]) == 4 {
-		d := sliceOf[uint64](unsafe.Pointer(&dst[0]), pairs)
-		s := sliceOf[uint64](unsafe.Pointer(&x[len(x)-2*pairs]), pairs)
-		for k := range d {
-			d[k] = bits.RotateLeft64(s[len(s)-1-k], 32)
-		}
-		dst, x = dst[2*pairs:], x[:len(x)-2*pairs]
-	}
-	for k := range dst {
-		dst[k] = x[len(x)-1-k]
-	}
 }
 
 // eachPair calls f for each index of the first n dimensions with its offsets in a and b.

@@ -5,12 +5,19 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // Cast converts n elements.
 func (c *own) Cast(to dtype.DType, dst unsafe.Pointer, from dtype.DType, src unsafe.Pointer, n int) {
 	switch from {
 	case dtype.Float32:
+		if to == dtype.Bool {
+			var zero float32
+			c.CompareLoop(kernel.OpNe, from, dst, src, unsafe.Pointer(&zero), kernel.Loop{N: 1, Size: [kernel.MaxDims]int{n},
+				A: [kernel.MaxDims]int{1}})
+			return
+		}
 		castFrom(to, dst, sliceOf[float32](src, n))
 	case dtype.Float64:
 		castFrom(to, dst, sliceOf[float64](src, n))

@@ -1,6 +1,11 @@
 package cpu
 
-import "github.com/gorun-spmd/gorun/internal/simd"
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
 
 // Cumprod computes the products of the elements up to each one of rows of n: in pass after pass an element is multiplied by the one have
 // before it, for have 1, 2, 4, …, after which it is a product of twice as many.
@@ -62,15 +67,89 @@ func CumprodGrad[T float](dx, dy, x []T, n int) {
 func Running[T number](values []T, index []int64, x []T, n int, least bool) {
 	for lo := 0; lo < len(x); lo += n {
 		row, best, at := x[lo:lo+n], x[lo], 0
-		for i, v := range row {
-			beaten := best < v
-			if least {
-				beaten = best > v
+		values, index := values[lo:lo+n], index[lo:lo+n]
+		if least {
+			for i, v := range row {
+				if !(v > best) && (best == best || v != v) { // few are, so that the branch is foreseen
+					best, at = v, i
+				}
+				values[i], index[i] = best, int64(at)
 			}
-			if beaten || best == v || v != v {
+			continue
+		}
+		for i, v := range row {
+			if !(v < best) && (best == best || v != v) {
 				best, at = v, i
 			}
-			values[lo+i], index[lo+i] = best, int64(at)
+			values[i], index[i] = best, int64(at)
 		}
 	}
+}
+
+// LogCumsumExp computes ln Σ eˣ of the elements up to each one of rows of n: the largest of them, plus the logarithm of the sum of
+// what is left of each, which is made smaller where a larger one comes.
+func LogCumsumExp[T float](dst, x []T, n int) {
+	parallel(len(x)/max(n, 1), 8*n, 1, func(from, to int) {
+		tops, sums := make([]T, n), make([]T, n)
+		for lo := from * n; lo < to*n; lo += n {
+			top := T(math.Inf(-1))
+			for i, v := range x[lo : lo+n] {
+				top = max(top, v)
+				tops[i] = top
+				if math.IsInf(float64(top), 0) { // the difference might be NaN
+					tops[i] = 0
+				}
+			}
+			simd.Sub(sums, x[lo:lo+n], tops)
+			values(kernel.OpExp, sums)
+			sum := 0.0
+			for i, v := range sums {
+				if i > 0 && tops[i] != tops[i-1] && sum != 0 {
+					sum *= math.Exp(float64(tops[i-1] - tops[i]))
+				}
+				sum += float64(v)
+				sums[i] = T(sum)
+			}
+			values(kernel.OpLog, sums)
+			simd.Add(dst[lo:lo+n], sums, tops)
+		}
+	})
+}
+
+// LogCumsumExpGrad computes the gradient of y = LogCumsumExp(x): dx[i] = Σ dy[k]·exp(x[i]-y[k]) over k >= i, which is exp(x[i]-y[i])
+// times a sum that passes from each element to the one before it, times exp(y[i]-y[i+1]).
+func LogCumsumExpGrad[T float](dx, dy, x, y []T, n int) {
+	parallel(len(x)/max(n, 1), 8*n, 1, func(from, to int) {
+		share, passed := make([]T, n), make([]T, n)
+		for lo := from * n; lo < to*n; lo += n {
+			x, y, dy, dx := x[lo:lo+n], y[lo:lo+n], dy[lo:lo+n], dx[lo:lo+n]
+			for i, v := range y {
+				share[i], passed[i] = less(x[i], v), less(v, y[min(i+1, n-1)])
+			}
+			values(kernel.OpExp, share)
+			values(kernel.OpExp, passed)
+			var sum T
+			for i := n - 1; i >= 0; i-- {
+				sum = T(sum*passed[i]) + dy[i]
+				dx[i] = sum * share[i]
+			}
+		}
+	})
+}
+
+// less is a - b, of equal infinities 0.
+func less[T float](a, b T) T {
+	if a == b {
+		return 0
+	}
+	return a - b
+}
+
+// values overwrites x with op of it.
+func values[T float](op kernel.UnaryOp, x []T) {
+	if f, ok := any(x).([]float32); ok {
+		unary32(op, f, f)
+		return
+	}
+	unaryFloat(op, x, x)
 }

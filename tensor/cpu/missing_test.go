@@ -20,7 +20,7 @@ func TestMissingOperators(t *testing.T) {
 		{"unary gradient", func() { unaryGrad32(kernel.UnaryOp(255), x, x, x, x) }},
 		{"binary", func() { float32s.vector(kernel.BinaryOp(255), x, x, x) }},
 		{"binary of a number", func() { float32s.number(kernel.BinaryOp(255), x, x, 1, false) }},
-		{"compare", func() { compareRow(kernel.CompareOp(255), make([]bool, 2), x, x) }},
+		{"compare", func() { compareLoop[float32](kernel.CompareOp(255), nil, nil, nil, &kernel.Loop{N: 1}) }},
 		{"reduce", func() { reduceRow32(kernel.ReduceOp(255), 0, x) }},
 		{"reduce columns", func() { combine(kernel.ReduceOp(255), x, x) }},
 		{"the start of a reduction", func() { float32s.start(kernel.ReduceOp(255)) }},

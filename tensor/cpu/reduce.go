@@ -201,8 +201,11 @@ func Combine[T number](op kernel.ReduceOp, a, b T) T {
 	return 0
 }
 
-// reduceRow combines a run, in blocks.
+// reduceRow combines a run, in blocks where the order counts.
 func reduceRow[T number](op kernel.ReduceOp, start T, x []T) T {
+	if op == kernel.OpAmax || op == kernel.OpAmin || op == kernel.OpSum && isInt[T]() {
+		return fourWays(op, start, x)
+	}
 	total, block := start, SumBlock(len(x))
 	if op == kernel.OpSum || op == kernel.OpProd {
 		total, x = fourBlocks(op, total, x, block)
@@ -217,6 +220,29 @@ func reduceRow[T number](op kernel.ReduceOp, start T, x []T) T {
 		x = x[n:]
 	}
 	return total
+}
+
+// fourWays combines every fourth element, as each step waits for the one before it, and then the four.
+func fourWays[T number](op kernel.ReduceOp, start T, x []T) T {
+	a, b, c, d := start, start, start, start
+	switch op {
+	case kernel.OpSum:
+		for ; len(x) >= 4; x = x[4:] {
+			a, b, c, d = a+x[0], b+x[1], c+x[2], d+x[3]
+		}
+	case kernel.OpAmax:
+		for ; len(x) >= 4; x = x[4:] {
+			a, b, c, d = max(a, x[0]), max(b, x[1]), max(c, x[2]), max(d, x[3])
+		}
+	case kernel.OpAmin:
+		for ; len(x) >= 4; x = x[4:] {
+			a, b, c, d = min(a, x[0]), min(b, x[1]), min(c, x[2]), min(d, x[3])
+		}
+	}
+	for _, v := range x {
+		a = Combine(op, a, v)
+	}
+	return Combine(op, Combine(op, a, b), Combine(op, c, d))
 }
 
 // fourBlocks adds the sums of blocks to total, or multiplies it by their products, four blocks at a time as each step waits for the one
@@ -245,10 +271,13 @@ func reduceRow32(op kernel.ReduceOp, start float32, x []float32) float32 {
 	switch op {
 	case kernel.OpSum:
 		return simd.Sum(x)
+	case kernel.OpProd:
+		return simd.Product(x)
 	case kernel.OpAmax:
 		return simd.MaxValue(x)
 	case kernel.OpAmin:
 		return simd.MinValue(x)
 	}
-	return reduceRow(op, start, x)
+	kernel.Missing("the CPU", op)
+	return start
 }

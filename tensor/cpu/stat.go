@@ -238,6 +238,11 @@ func (c *own) Cumsum(dt dtype.DType, reverse bool, dst, x unsafe.Pointer, a kern
 
 // cumsumRows adds up in type S, ColumnTile columns at a time.
 func cumsumRows[S, T float32 | float64 | int64](dst, x []T, n, inner int, reverse bool) {
+	if inner == 1 {
+		for ; len(x) >= 4*n && n > 0; dst, x = dst[4*n:], x[4*n:] {
+			cumsumFour[S](dst[:4*n], x[:4*n], n, reverse)
+		}
+	}
 	sums := make([]S, min(inner, ColumnTile))
 	for block := 0; block < len(x); block += n * inner {
 		d, s := dst[block:block+n*inner], x[block:block+n*inner]
@@ -259,6 +264,20 @@ func cumsumRows[S, T float32 | float64 | int64](dst, x []T, n, inner int, revers
 				}
 			}
 		}
+	}
+}
+
+// cumsumFour is cumsumRow of four rows at a time, as each sum waits for the one before it.
+func cumsumFour[S, T float32 | float64 | int64](dst, x []T, n int, reverse bool) {
+	var a, b, c, d S
+	x0, x1, x2, x3 := x[:n], x[n:][:n], x[2*n:][:n], x[3*n:][:n]
+	y0, y1, y2, y3 := dst[:n], dst[n:][:n], dst[2*n:][:n], dst[3*n:][:n]
+	for k := range n {
+		if reverse {
+			k = n - 1 - k
+		}
+		a, b, c, d = a+S(x0[k]), b+S(x1[k]), c+S(x2[k]), d+S(x3[k])
+		y0[k], y1[k], y2[k], y3[k] = T(a), T(b), T(c), T(d)
 	}
 }
 

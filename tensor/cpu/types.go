@@ -24,7 +24,8 @@ type elements interface {
 	clampInt(dst, x unsafe.Pointer, lo, hi int64, n int)
 }
 
-var float32s = kernelsFor(float32(math.Inf(-1)), float32(math.Inf(1)))
+var float32s = &kernelsOf[float32]{float32(math.Inf(-1)), float32(math.Inf(1)), ordinary(modeForms32), ordinary(modeScalars32),
+	ordinary(modeSwapped32)}
 
 var types = [...]elements{
 	dtype.Float32: float32s,
