@@ -11,11 +11,16 @@ import (
 // layouts are those of Compare.
 
 // LogicalNot returns whether x is false.
-func (x *Tensor) LogicalNot() *Tensor { return x.Detach().CompareScalar(kernel.OpEq, 0) }
+func (x *Tensor) LogicalNot() *Tensor {
+	if x.DType() != tensor.Bool {
+		return x.Detach().CompareScalar(kernel.OpEq, 0)
+	}
+	return x.Detach().where("LogicalNot", x.always("LogicalNot", false), x.always("LogicalNot", true))
+}
 
 // LogicalAnd returns whether a and b are both true.
 func (a *Tensor) LogicalAnd(b *Tensor) *Tensor {
-	return b.truth().maskedFill("LogicalAnd", a.LogicalNot(), 0)
+	return a.truth().where("LogicalAnd", b.truth(), a.always("LogicalAnd", false))
 }
 
 // LogicalOr returns whether a or b is true, or both are.
@@ -23,7 +28,16 @@ func (a *Tensor) LogicalOr(b *Tensor) *Tensor { return b.truth().maskedFill("Log
 
 // LogicalXor returns whether one of a and b is true and the other is not.
 func (a *Tensor) LogicalXor(b *Tensor) *Tensor {
-	return a.truth().compare("LogicalXor", kernel.OpNe, b.truth())
+	return a.truth().where("LogicalXor", b.LogicalNot(), b.truth())
+}
+
+// always returns one element of Bool, which broadcasts.
+func (x *Tensor) always(op string, v bool) *Tensor {
+	n := 0.0
+	if v {
+		n = 1
+	}
+	return filled(x.spec.mesh.shapeSpec(op, nil), tensor.Bool, n)
 }
 
 // truth returns whether x is true.
@@ -45,6 +59,15 @@ func (x *Tensor) triangle(op string, zero kernel.CompareOp, diagonal int) *Tenso
 		refuse(op, "the input has fewer than two dimensions", "give matrices, [..., R, C]", operand("input", x))
 	}
 	r, c := x.NDim()-2, x.NDim()-1
+	if x.stays(r) && x.stays(c) && tensor.HostComputes(x.spec.mesh.eng.dev) {
+		out := single(op, layout.Opaque, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor {
+			return tensor.Triangle(x, diagonal, zero == kernel.OpLt)
+		})
+		if x.tracked() {
+			out.recordTwice(op, func(gy *Tensor) { x.accumulate(gy.triangle(op, zero, diagonal)) })
+		}
+		return out
+	}
 	column := x.positions(c, 0).Reshape(1, -1)
 	row := x.positions(r, diagonal).Reshape(-1, 1)
 	return x.MaskedFill(column.Compare(zero, row), 0)

@@ -142,13 +142,31 @@ func (x *Tensor) LogCumsumExp(dim int) *Tensor {
 	}
 	dim = x.dim("LogCumsumExp", dim)
 	return x.inWide("LogCumsumExp", func(x *Tensor) *Tensor {
-		n := x.spec.shape[dim]
-		y, _ := x.summary("LogCumsumExp", dim, n)
-		for have := 1; have < n; have *= 2 { // each element of y is of so many, or of all before it
-			y = Cat(dim, y.Narrow(dim, 0, have), y.Narrow(dim, have, n-have).LogAddExp(y.Narrow(dim, 0, n-have)))
+		if !tensor.HostComputes(x.spec.mesh.eng.dev) {
+			return x.logCumsumExp(dim)
+		}
+		y := x.rowwise("LogCumsumExp", dim, tensor.LogCumsumExp)
+		if x.tracked() {
+			y.recordComposed("LogCumsumExp", func(gy *Tensor) {
+				x.accumulate(gy.rowwise2("LogCumsumExpGrad", dim, x, func(gy, x *tensor.Tensor, dim int) *tensor.Tensor {
+					y := tensor.LogCumsumExp(x, dim)
+					defer y.Free()
+					return tensor.LogCumsumExpGrad(gy, x, y, dim)
+				}))
+			}, func() *Tensor { return x.logCumsumExp(dim) })
 		}
 		return y
 	})
+}
+
+// logCumsumExp is LogCumsumExp by other operators.
+func (x *Tensor) logCumsumExp(dim int) *Tensor {
+	n := x.spec.shape[dim]
+	y, _ := x.summary("LogCumsumExpSteps", dim, n)
+	for have := 1; have < n; have *= 2 { // each element of y is of so many, or of all before it
+		y = Cat(dim, y.Narrow(dim, 0, have), y.Narrow(dim, have, n-have).LogAddExp(y.Narrow(dim, 0, n-have)))
+	}
+	return y
 }
 
 // rowwise computes a function of whole rows along dim. It is not recorded.

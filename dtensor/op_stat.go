@@ -83,7 +83,7 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	case p == 1:
 		return x.Abs().Sum(dims, keepdim)
 	case p == 2:
-		kept = in.Square().Sum(dims, true).Sqrt()
+		kept = in.sumSquares(dims).Sqrt()
 	default:
 		kept = in.Abs().PowScalar(p).Sum(dims, true).PowScalar(1 / p)
 	}
@@ -105,6 +105,14 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 		})
 	}
 	return out
+}
+
+// sumSquares returns Σ x² over dims, which stay with size 1. It is not recorded.
+func (x *Tensor) sumSquares(dims []int) *Tensor {
+	if x.spec.mesh.eng.same {
+		return x.Square().Sum(dims, true)
+	}
+	return x.Reduced().reduceBy(kernel.OpSum, dims, true, tensor.SquareSums)
 }
 
 // Any reports for a Bool tensor whether an element of dims is true.
