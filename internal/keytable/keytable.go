@@ -89,8 +89,8 @@ func (t *Table) Len() int { return count(t.rows) }
 func (t *Table) Candidates() int { return count(t.candidates) }
 
 func count(list group) (n int) {
-	for i := range list {
-		n += list[i].live
+	for i := range list.slices {
+		n += list.slices[i].live
 	}
 	return n
 }
@@ -98,40 +98,36 @@ func count(list group) (n int) {
 // Row returns the row of slot s of a slice, counted over all slices.
 func (t *Table) Row(h Hash, slot int32) int { return h.Slice()*t.Policy.Rows + int(slot) }
 
-// blockKeys is how many keys are prefetched at a time.
-const blockKeys = 32
+// ahead is how many keys before its own turn the search for a key is prefetched.
+const ahead = 32
 
 // Find sets rows[i] to the row of the key with hashes[i], counted over all slices, or -1.
 // The hashes are of this table's slices.
 func (t *Table) Find(rows []int64, hashes []Hash) {
-	for len(hashes) > 0 {
-		n := min(len(hashes), blockKeys)
-		t.prefetch(hashes[:n], false)
-		for i, h := range hashes[:n] {
-			rows[i] = t.find(h)
+	for i, next := 0, 0; i < len(hashes); i++ {
+		for ; next < min(i+ahead, len(hashes)); next++ { // once some keys, then one
+			t.prefetch(hashes[next], false)
 		}
-		rows, hashes = rows[n:], hashes[n:]
+		rows[i] = t.find(hashes[i])
 	}
 }
 
 // find returns the row of a key, counted over all slices, or -1.
 func (t *Table) find(h Hash) int64 {
-	s := &t.rows[h.Slice()-t.first]
+	s := &t.rows.slices[h.Slice()-t.first]
 	if i, ok := s.find(h); ok {
 		return int64(t.Row(h, s.slotAt(i)))
 	}
 	return -1
 }
 
-// prefetch prefetches the places at which the searches for the keys begin, and with counts theirs too.
-func (t *Table) prefetch(hashes []Hash, counts bool) {
-	for _, h := range hashes {
-		s := &t.rows[h.Slice()-t.first]
-		at := s.start(h)
-		simd.Prefetch(unsafe.Pointer(&s.places[at]), 1)
-		if counts {
-			simd.Prefetch(unsafe.Pointer(&s.counts[at]), 1)
-		}
+// prefetch prefetches the places at which the search for a key begins, and with counts theirs too.
+func (t *Table) prefetch(h Hash, counts bool) {
+	s := &t.rows.slices[h.Slice()-t.first]
+	at := s.start(h)
+	simd.Prefetch(unsafe.Pointer(&s.places[at]), 1)
+	if counts {
+		simd.Prefetch(unsafe.Pointer(&s.counts[at]), 1)
 	}
 }
 
@@ -154,7 +150,7 @@ func (t *Table) Use(rows []int64, uses []Use, step int32) (added []Entry) {
 	}
 	added = make([]Entry, 0, len(missing))
 	for i, fresh := range t.bySlice(uses, missing) {
-		s := &t.rows[i]
+		s := &t.rows.slices[i]
 		switch {
 		case len(fresh) == 0:
 		case t.Policy.Admit <= 1 && s.live+len(fresh) <= t.Policy.Rows:
@@ -173,23 +169,19 @@ func (t *Table) Use(rows []int64, uses []Use, step int32) (added []Entry) {
 
 // note counts the uses of keys with a row and sets rows of them; missing are the numbers of the other uses.
 func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
-	var hashes [blockKeys]Hash
-	for at := 0; at < len(uses); at += blockKeys {
-		n := min(len(uses)-at, blockKeys)
-		for i, u := range uses[at:][:n] {
-			hashes[i] = u.Hash
+	for i, next := 0, 0; i < len(uses); i++ {
+		for ; next < min(i+ahead, len(uses)); next++ {
+			t.prefetch(uses[next].Hash, true)
 		}
-		t.prefetch(hashes[:n], true)
-		for i, u := range uses[at:][:n] {
-			t.Stats.Uses += u.Count
-			s := &t.rows[u.Hash.Slice()-t.first]
-			if k, ok := s.find(u.Hash); ok {
-				t.Stats.Hits += u.Count
-				s.use(k, u.Count, step)
-				rows[at+i] = int64(t.Row(u.Hash, s.slotAt(k)))
-			} else {
-				missing = append(missing, int32(at+i))
-			}
+		u := uses[i]
+		t.Stats.Uses += u.Count
+		s := &t.rows.slices[u.Hash.Slice()-t.first]
+		if k, ok := s.find(u.Hash); ok {
+			t.Stats.Hits += u.Count
+			s.use(k, u.Count, step)
+			rows[i] = int64(t.Row(u.Hash, s.slotAt(k)))
+		} else {
+			missing = append(missing, int32(i))
 		}
 	}
 	return missing
@@ -198,8 +190,8 @@ func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
 // insertAll adds keys to slice i, which has room for all of them, and appends them to added.
 func (g group) insertAll(i int, uses []Use, step int32, added []Entry) []Entry {
 	for _, u := range uses {
-		if at, ok := g[i].find(u.Hash); ok { // it occurs again
-			g[i].use(at, u.Count, step)
+		if at, ok := g.slices[i].find(u.Hash); ok { // it occurs again
+			g.slices[i].use(at, u.Count, step)
 			continue
 		}
 		e := Entry{Hash: u.Hash, Last: step, Count: add(0, u.Count)}
@@ -211,7 +203,7 @@ func (g group) insertAll(i int, uses []Use, step int32, added []Entry) []Entry {
 
 // bySlice divides the missing ones of uses into those of each slice.
 func (t *Table) bySlice(uses []Use, missing []int32) [][]Use {
-	lists, ends := make([][]Use, len(t.rows)), make([]int, len(t.rows)+1)
+	lists, ends := make([][]Use, len(t.rows.slices)), make([]int, len(t.rows.slices)+1)
 	for _, m := range missing {
 		ends[uses[m].Hash.Slice()-t.first+1]++
 	}
@@ -244,7 +236,7 @@ func merge(uses []Use) []Use {
 // admit returns those keys of slice i without a row that have been used often enough, and
 // counts the others.
 func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
-	c := &t.candidates[i]
+	c := &t.candidates.slices[i]
 	list = make([]Entry, 0, len(uses))
 	var fresh []Entry // candidates that were none
 	for _, u := range uses {
@@ -274,7 +266,7 @@ func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
 
 // give gives rows of slice i to the keys of list.
 func (t *Table) give(i int, list []Entry, step int32) []Entry {
-	kept, evicted := t.rows[i].room(t.Policy.Rows, list, step)
+	kept, evicted := t.rows.slices[i].room(t.Policy.Rows, list, step)
 	t.Stats.Evicted += int64(evicted)
 	t.Stats.Refused += int64(len(list) - len(kept))
 	for k := range kept {
@@ -295,8 +287,8 @@ func (t *Table) Evicted() bool { return t.Stats.Evicted > t.before.Evicted }
 
 // Undo makes the table what it was at Begin: each key has the row and the history that it had.
 func (t *Table) Undo() {
-	t.rows.undo()
-	t.candidates.undo()
+	t.rows.undo(t.first)
+	t.candidates.undo(t.first)
 	t.Stats = t.before
 }
 
@@ -313,10 +305,10 @@ func (t *Table) Expire(step int32) {
 }
 
 func (t *Table) expire(list group, step int32) (n int) {
-	for i := range list {
-		old := list[i].collect(func(last int32) bool { return int(step)-int(last) >= t.Policy.Expire })
+	for i := range list.slices {
+		old := list.slices[i].collect(func(last int32) bool { return int(step)-int(last) >= t.Policy.Expire })
 		for _, e := range old {
-			list[i].remove(e.Hash)
+			list.slices[i].remove(e.Hash)
 		}
 		n += len(old)
 	}
@@ -331,8 +323,8 @@ func (t *Table) Entries(candidates bool) []Entry {
 		list = t.candidates
 	}
 	all := make([]Entry, 0, count(list))
-	for i := range list {
-		its := list[i].collect(func(int32) bool { return true })
+	for i := range list.slices {
+		its := list.slices[i].collect(func(int32) bool { return true })
 		slices.SortFunc(its, func(a, b Entry) int { return cmp.Compare(a.Hash, b.Hash) })
 		all = append(all, its...)
 	}
@@ -347,7 +339,7 @@ func (t *Table) Put(e Entry, candidate bool) (row int, ok bool) {
 	if candidate {
 		g = t.candidates
 	}
-	if g[i].live == t.Policy.Rows {
+	if g.slices[i].live == t.Policy.Rows {
 		return 0, false
 	}
 	return t.Row(e.Hash, g.insert(i, e)), true
@@ -355,7 +347,7 @@ func (t *Table) Put(e Entry, candidate bool) (row int, ok bool) {
 
 // Clear takes all keys out. The statistics go on.
 func (t *Table) Clear() {
-	t.rows, t.candidates = newGroup(len(t.rows)), newGroup(len(t.candidates))
+	t.rows, t.candidates = newGroup(len(t.rows.slices)), newGroup(len(t.candidates.slices))
 }
 
 // add returns a + n, at most 2³²-1.

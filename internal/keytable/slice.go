@@ -10,20 +10,27 @@ import (
 
 // A group is slices that grow together. Their places lie side by side: memory of some size has huge pages, in which a
 // search waits less.
-type group []slice
+type group struct {
+	slices  []slice
+	journal *journal // of all slices
+}
 
 // newGroup returns n empty slices.
 func newGroup(n int) group {
-	g := make(group, n)
+	g := group{make([]slice, n), &journal{}}
+	for i := range g.slices {
+		g.slices[i].journal = g.journal
+	}
 	g.place(leastPlaces)
 	return g
 }
 
 // place gives each slice so many places, a power of two.
 func (g group) place(each int) {
-	places, counts := mem.Huge[place](len(g)*each), mem.Huge[uint32](len(g)*each)
-	for i := range g {
-		s := &g[i]
+	n := len(g.slices) * each
+	places, counts := mem.Huge[place](n), mem.Huge[uint32](n)
+	for i := range g.slices {
+		s := &g.slices[i]
 		old := *s
 		s.places, s.counts, s.shift = places[i*each:][:each], counts[i*each:][:each], 65-uint(bits.Len(uint(each)))
 		for j := range old.places {
@@ -36,67 +43,54 @@ func (g group) place(each int) {
 
 // insert adds a key that is not in slice i and returns the slot that it has.
 func (g group) insert(i int, e Entry) int32 {
-	s := &g[i]
+	s := &g.slices[i]
 	if s.live >= len(s.places)/4*3 {
 		g.place(2 * len(s.places))
 	}
 	e.Slot = s.slot()
 	s.put(e)
 	s.live++
-	s.note(added, e)
+	s.journal.note(added, e)
 	return e.Slot
 }
 
 // begin notes changes from here on, so that undo takes them back; forget does so no more.
-func (g group) begin() {
-	for i := range g {
-		g[i].notes = true
-	}
-}
+func (g group) begin() { g.journal.kept = true }
 
-func (g group) forget() {
-	for i := range g {
-		g[i].notes, g[i].noted = false, g[i].noted[:0]
-	}
-}
+func (g group) forget() { *g.journal = journal{changes: g.journal.changes[:0]} }
 
-// undo takes back what has changed since begin, the last change first. Each key then has the slot that it had.
-func (g group) undo() {
-	for i := range g {
-		s := &g[i]
-		s.notes = false
-		for _, c := range slices.Backward(s.noted) {
-			switch c.what {
-			case used:
-				at, _ := s.find(c.Hash)
-				s.places[at].last, s.counts[at] = c.Last, c.Count
-			case added:
-				s.remove(c.Hash)
-			case removed: // its slot was the last one that was freed
-				g.insert(i, c.Entry)
-			}
+// undo takes back what has changed since begin, the last change first. Each key then has the slot that it had. The first slice is
+// that of the hashes which begin with first.
+func (g group) undo(first int) {
+	g.journal.kept = false
+	for _, c := range slices.Backward(g.journal.changes) {
+		i := c.hash.Slice() - first
+		s := &g.slices[i]
+		switch c.what {
+		case used:
+			at, _ := s.find(c.hash)
+			s.places[at].last, s.counts[at] = c.last, c.count
+		case added:
+			s.remove(c.hash)
+		case removed: // its slot was the last one that was freed
+			g.insert(i, Entry{c.hash, c.slot, c.last, c.count})
 		}
 	}
 	g.forget()
 }
 
-// A slice is a hash table with linear probing: a key is at the index that its hash gives,
-// or at the next one that was free. At most 3/4 of the places are used. What a search reads lies together.
-type slice struct {
-	places []place  // as many as a power of two
-	counts []uint32 // Entry.Count of each
-	shift  uint     // 64 less the power
-	live   int      // keys
-	next   int32    // the slots from here on were never used
-	free   []int32  // slots below next that no key has
-	notes  bool     // changes are noted, see begin
-	noted  []change
+// A journal has what changes in the slices of a group, while it is kept.
+type journal struct {
+	kept    bool
+	changes []change
 }
 
-// A change is what has happened to a key: it was used and was Entry before, was added, or was removed.
+// A change is what has happened to a key: it was used and was an Entry before, was added, or was removed.
 type change struct {
-	Entry
-	what uint8
+	hash       Hash
+	slot, last int32
+	count      uint32
+	what       uint8
 }
 
 const (
@@ -106,10 +100,23 @@ const (
 )
 
 // note notes a change.
-func (s *slice) note(what uint8, e Entry) {
-	if s.notes {
-		s.noted = append(s.noted, change{e, what})
+func (j *journal) note(what uint8, e Entry) {
+	if j.kept {
+		j.changes = append(j.changes, change{e.Hash, e.Slot, e.Last, e.Count, what})
 	}
+}
+
+// A slice is a hash table with linear probing: a key is in the line of places that its hash gives, or at the next place
+// that was free. At most 3/4 of the places are used. What a search reads lies together.
+type slice struct {
+	places []place  // as many as a power of two
+	counts []uint32 // Entry.Count of each
+	shift  uint     // 64 less the power
+	live   int      // keys
+	next   int32    // the slots from here on were never used
+	free   []int32  // slots below next that no key has
+
+	journal *journal
 }
 
 // A place is the part of an Entry that a search reads, in a quarter of a cache line.
@@ -122,13 +129,33 @@ type place struct {
 // leastPlaces is the number of places of an empty slice.
 const leastPlaces = 8
 
-// start returns the index at which the search for a key begins.
-func (s *slice) start(h Hash) int { return int(uint64(h) << 8 >> s.shift) }
+// linePlaces is the number of places in a cache line.
+const linePlaces = 4
+
+// start returns the index at which the search for a key begins: a line does.
+func (s *slice) start(h Hash) int { return int(uint64(h) << 8 >> (s.shift & 63)) &^ (linePlaces - 1) }
 
 // find returns the index of a key, or that of the free place where it would be; ok is false then.
 func (s *slice) find(h Hash) (i int, ok bool) {
+	i = s.start(h)
+	line := (*[linePlaces]place)(s.places[i:])
+	at := same(line[1].hash, h) | 2*same(line[2].hash, h) | 3*same(line[3].hash, h) // without branches: none could be foreseen
+	if p := &line[at]; p.hash == h && p.number != 0 {
+		return i + at, true
+	}
+	return s.search(h, i)
+}
+
+// same returns 1 if two hashes are the same, else 0.
+func same(a, b Hash) int {
+	x := uint64(a ^ b)
+	return int((x|-x)>>63 ^ 1)
+}
+
+// search is find, place by place from index i on.
+func (s *slice) search(h Hash, i int) (at int, ok bool) {
 	mask := len(s.places) - 1
-	for i = s.start(h); ; i++ {
+	for ; ; i++ {
 		i &= mask
 		switch p := &s.places[i]; {
 		case p.number == 0:
@@ -149,10 +176,11 @@ func (s *slice) at(i int) Entry {
 
 // use counts n uses of the key at index i in a step.
 func (s *slice) use(i int, n int64, step int32) {
-	if s.notes {
-		s.note(used, s.at(i))
+	p, count := &s.places[i], &s.counts[i]
+	if j := s.journal; j.kept {
+		j.changes = append(j.changes, change{hash: p.hash, last: p.last, count: *count, what: used})
 	}
-	s.places[i].last, s.counts[i] = step, add(s.counts[i], n)
+	p.last, *count = step, add(*count, n)
 }
 
 func (s *slice) put(e Entry) {
@@ -165,9 +193,7 @@ func (s *slice) put(e Entry) {
 func (s *slice) remove(h Hash) {
 	mask := len(s.places) - 1
 	hole, _ := s.find(h)
-	if s.notes {
-		s.note(removed, s.at(hole))
-	}
+	s.journal.note(removed, s.at(hole))
 	s.free = append(s.free, s.slotAt(hole))
 	s.live--
 	for i := hole; ; {
