@@ -68,8 +68,8 @@ func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *b
 		if c.asks != nil {
 			ahead = &c.ahead[t]
 		}
-		unique := func(keys *tensor.Tensor, _, rows int) distinct { return distinctKeys(keys, rows) }
-		v.setKeys(t, ahead.distinct(join(parts), 0, d.rows, op, unique), op != prefetchOp && dtensor.Tracked(table.input()))
+		unique := func(keys *tensor.Tensor, _, _ int) distinct { return distinctKeys(keys) }
+		v.setKeys(t, ahead.distinct(join(parts), 0, 0, op, unique), op != prefetchOp && dtensor.Tracked(table.input()))
 		v.countLists(t)
 	}
 	v.agree(bad, counted)
@@ -84,7 +84,7 @@ func (v *batchLookup) countLists(t int) {
 		return
 	}
 	slot := tensor.Read[int32](v.distinct[t].Slot)
-	keys.counts = make([]int64, len(keys.hashes))
+	keys.counts = make([]int64, keys.Index.Numel())
 	for i, f := range v.c.of[t] {
 		lengths, at := v.j.lengthsOf(v.at[f]), v.first[t][i]
 		samples := make([]int64, len(lengths)) // of each list

@@ -1,8 +1,10 @@
 package embedding
 
 import (
+	"math/bits"
 	"runtime"
 	"slices"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -34,7 +36,7 @@ func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placem
 	first, _ := d.own()
 	l.x = &exchange{route: d.routeFor(places), op: op, mesh: d.mesh(), dtype: w.DType(),
 		tables: []part{{settings: &l.s, weight: w, local: w.Local(), row: first, width: d.config.Dim, dynamic: d}}}
-	l.x.setKeys(0, distinctKeys(keys, d.rows), training)
+	l.x.setKeys(0, distinctKeys(keys), training)
 	numbers := l.x.appendCounts([]int64{0}) // no key is bad
 	all, _ := l.x.agree(numbers, 1)
 	l.x.setCounts(all, len(numbers), 1)
@@ -60,8 +62,8 @@ func (p *part) words() int {
 
 // asking returns what is requested of n of this rank's distinct ids of table t, beginning with the one at from.
 func (x *exchange) asking(t, from, n int) *tensor.Tensor {
-	if keys := x.tables[t].keys; keys != nil {
-		return keys.message(from, n)
+	if keys := x.tables[t].keys; keys != nil && keys.counted {
+		return keys.withCounts(from, n)
 	}
 	return tensor.Narrow(x.distinct[t].Index, 0, from, n)
 }
@@ -73,27 +75,26 @@ func (x *exchange) rowsOf(messages *tensor.Tensor) *tensor.Tensor {
 		return messages
 	}
 	wanted := index.New[int64](messages.Device(), x.begin[len(x.begin)-1])
-	numbers := tensor.Read[int64](messages)
-	x.lists = make([][]int64, len(x.tables))
-	for t := range x.tables {
-		if x.tables[t].dynamic != nil {
-			n := 0
-			for i := range x.requestPeers {
-				n += x.requestCount(i, t)
-			}
-			x.lists[t] = make([]int64, 0, x.tables[t].words()*n)
-		}
-	}
+	numbers, at := tensor.Read[int64](messages), 0
+	parts := make([][]*tensor.Tensor, len(x.tables))
 	for i := range x.requestPeers {
 		for t := range x.tables {
-			n := x.requestCount(i, t)
-			its := numbers[:x.tables[t].words()*n]
-			numbers = numbers[len(its):]
+			n := x.tables[t].words() * x.requestCount(i, t)
 			if x.tables[t].dynamic == nil {
-				copy(wanted.Elems[x.begin[i*len(x.tables)+t]:], its)
+				copy(wanted.Elems[x.begin[i*len(x.tables)+t]:], numbers[at:at+n])
 			} else {
-				x.lists[t] = append(x.lists[t], its...)
+				parts[t] = append(parts[t], tensor.Narrow(messages, 0, at, n))
 			}
+			at += n
+		}
+	}
+	x.lists = make([]*tensor.Tensor, len(x.tables))
+	for t := range parts {
+		switch {
+		case len(x.tables) == 1:
+			x.lists[t] = messages
+		case x.tables[t].dynamic != nil:
+			x.lists[t] = join(parts[t])
 		}
 	}
 	runtime.KeepAlive(messages)
@@ -111,7 +112,7 @@ func (x *exchange) findKeys() {
 			continue
 		}
 		for _, t := range r.tables {
-			its[t].Index = numbersOn(x.mesh.Device(), x.lists[t])
+			its[t].Index = x.lists[t]
 		}
 		counts, k := x.countsOf(r, its), len(r.tables)
 		for i, n := range counts[:k*r.group.Rank()] {
@@ -119,7 +120,7 @@ func (x *exchange) findKeys() {
 		}
 		x.gather(r, its, counts, "keys of replicas")
 		for _, t := range r.tables {
-			all[t] = tensor.Read[int64](its[t].Index)
+			all[t] = its[t].Index
 		}
 	}
 	for t, list := range x.lists {
@@ -127,41 +128,51 @@ func (x *exchange) findKeys() {
 		if d == nil {
 			continue
 		}
-		var rows []int64
+		var rows index.List[int64]
 		if uses(t) {
-			rows = d.use(all[t])[first[t]/2:][:len(list)/2]
+			rows = d.use(all[t])
 		} else {
 			rows = d.find(list, x.tables[t].words())
 		}
+		at := first[t] / 2
 		for i := range x.requestPeers {
-			n := 0
-			tensor.Edit(x.requests(i, t), func(wanted []int64) { n = copy(wanted, rows) })
-			rows = rows[n:]
+			tensor.Edit(x.requests(i, t), func(wanted []int64) { at += copy(wanted, rows.Elems[at:]) })
 		}
+		rows.Free()
 	}
-	runtime.KeepAlive(its)
 }
 
 // find returns the rows of keys, -1 of one without; the first of each words numbers of requests is a hash.
-func (d *Dynamic) find(requests []int64, words int) []int64 {
-	rows, its := make([]int64, len(requests)/words), make([]keytable.Hash, len(requests)/words)
-	for i := range its {
-		its[i] = keytable.Hash(requests[words*i])
+func (d *Dynamic) find(requests *tensor.Tensor, words int) index.List[int64] {
+	n := requests.Numel() / words
+	rows, numbers := index.New[int64](requests.Device(), n), tensor.Read[int64](requests)
+	if words > 1 {
+		its := index.New[int64](requests.Device(), n)
+		for i := range n {
+			its.Elems[i] = numbers[words*i]
+		}
+		defer its.Free()
+		numbers = its.Elems
 	}
-	d.keys.Find(rows, its)
+	d.keys.Find(rows.Elems, hashesOf(numbers))
+	runtime.KeepAlive(requests)
 	return rows
 }
 
 // use notes that keys are used, a hash and how often each, and returns their rows as find does.
-func (d *Dynamic) use(requests []int64) []int64 {
-	uses := make([]keytable.Use, len(requests)/2)
-	for i := range uses {
-		uses[i] = keytable.Use{Hash: keytable.Hash(requests[2*i]), Count: requests[2*i+1]}
-	}
+func (d *Dynamic) use(requests *tensor.Tensor) index.List[int64] {
+	numbers := tensor.Read[int64](requests)
+	rows := index.New[int64](requests.Device(), len(numbers)/2)
+	uses := unsafe.Slice((*keytable.Use)(unsafe.Pointer(unsafe.SliceData(numbers))), len(numbers)/2)
 	d.note()
-	rows := make([]int64, len(uses))
-	d.begin(d.keys.Use(rows, uses, int32(d.step)))
+	d.begin(d.keys.Use(rows.Elems, uses, int32(d.step)))
+	runtime.KeepAlive(requests)
 	return rows
+}
+
+// hashesOf returns numbers as hashes, in the same memory.
+func hashesOf(numbers []int64) []keytable.Hash {
+	return unsafe.Slice((*keytable.Hash)(unsafe.Pointer(unsafe.SliceData(numbers))), len(numbers))
 }
 
 // routeFor returns the route of keys in the given placements; Partial stands for keys that differ too.
@@ -208,80 +219,83 @@ func ofRows(u tensor.Uniq, first int, rows []int64) tensor.Uniq {
 func (d *Dynamic) gradientOfAll(l *dynamicLookup, keys, dy *dtensor.Tensor) *dtensor.Rows {
 	whole := d.mesh().Every(layout.Replicate())
 	all, n := keys.Redistribute(whole...).Local(), keys.Numel()
-	u := distinctKeys(all.Reshape(n), d.rows)
+	u := distinctKeys(all.Reshape(n))
 	row, rows := d.own()
-	slice := func(h keytable.Hash, row int) int { return h.Slice()*d.rows - row }
-	first, _ := slices.BinarySearchFunc(u.hashes, row, slice)
-	end, _ := slices.BinarySearchFunc(u.hashes, row+rows, slice)
+	first, end := u.begins[row/d.rows], u.begins[(row+rows)/d.rows]
 	found := make([]int64, end-first)
-	d.keys.Find(found, u.hashes[first:end])
+	d.keys.Find(found, hashesOf(tensor.Read[int64](u.Index)[first:end]))
+	runtime.KeepAlive(u.Index)
 	its := l.x.tables[0].sumRows(ofRows(u.Uniq, first, found), dy.Redistribute(whole...).Local().Reshape(n, d.config.Dim))
 	return dtensor.NewRows(d.table.weight, its.Index, tensor.Cast(its.Values, d.config.DType))
 }
 
-// distinct are the distinct keys of a list, by slice and in a slice as they come.
+// distinct are the distinct ids of a list, or keys. Keys are by slice, and in a slice as they come.
 type distinct struct {
-	tensor.Uniq // Index has the first row of each key's slice
-	hashes      []keytable.Hash
+	tensor.Uniq         // of keys: Index has their hashes
+	begins      []int   // of keys: where those of each slice begin, and those of the last one end
 	used        bool    // in training
 	counted     bool    // the owners are told how often each key occurs
 	counts      []int64 // that; nil: as often as it is looked up
 }
 
-// distinctKeys returns the distinct ones of keys; slices have so many rows.
-func distinctKeys(keys *tensor.Tensor, rows int) distinct {
+// distinctKeys returns the distinct ones of keys. It divides the keys among the slices, and then looks for equal ones of a slice, so
+// that what it reads is in the near caches.
+func distinctKeys(keys *tensor.Tensor) distinct {
 	dev, n := keys.Device(), keys.Numel()
-	slot, order := index.New[int32](dev, n), index.New[int32](dev, n)
-	places := 16
-	for places < 2*n {
-		places *= 2
-	}
-	table, mask := index.New[int32](dev, places), places-1 // of numbers of distinct keys, plus one
-	clear(table.Elems)
-	found := make([]keytable.Hash, 0, n) // in the order in which they come
+	list := tensor.Read[int64](keys)
 	var ends [keytable.Slices + 1]int
-	for i, key := range tensor.Read[int64](keys) {
-		h := keytable.Mix(key)
-		at := int(h) & mask
-		for table.Elems[at] != 0 && found[table.Elems[at]-1] != h {
-			at = (at + 1) & mask
-		}
-		if table.Elems[at] == 0 {
-			found = append(found, h)
-			table.Elems[at] = int32(len(found))
-			ends[h.Slice()+1]++
-		}
-		slot.Elems[i] = table.Elems[at] - 1
+	for _, key := range list {
+		ends[keytable.Mix(key).Slice()+1]++
 	}
-	table.Free()
-	runtime.KeepAlive(keys)
+	most := slices.Max(ends[:])
 	for s := range keytable.Slices {
 		ends[s+1] += ends[s]
 	}
-	u := distinct{hashes: make([]keytable.Hash, len(found))}
-	moved := index.New[int32](dev, len(found)) // where a distinct key goes
-	first, start := index.New[int64](dev, len(found)), index.New[int64](dev, len(found)+1)
-	clear(start.Elems)
-	for k, h := range found {
+	hashes, start := index.New[int64](dev, n), index.New[int64](dev, n+2)
+	slot, order := index.New[int32](dev, n), index.New[int32](dev, n)
+	for i, key := range list {
+		h := keytable.Mix(key)
 		at := ends[h.Slice()]
+		hashes.Elems[at], order.Elems[at] = int64(h), int32(i)
 		ends[h.Slice()]++
-		moved.Elems[k], u.hashes[at], first.Elems[at] = int32(at), h, int64(h.Slice()*rows)
 	}
-	for i, k := range slot.Elems[:n] {
-		slot.Elems[i] = moved.Elems[k]
-		start.Elems[slot.Elems[i]+1]++
+	runtime.KeepAlive(keys)
+	positions, places := index.New[int32](dev, most), index.New[int32](dev, 2<<bits.Len(uint(most)))
+	start.Elems[0], start.Elems[1] = 0, 0
+	begins := make([]int, keytable.Slices+1)
+	first, u := 0, 0
+	for s, end := range ends[:keytable.Slices] {
+		its := positions.Elems[:copy(positions.Elems, order.Elems[first:end])]
+		table := places.Elems[:2<<bits.Len(uint(len(its)))] // of numbers of distinct keys, plus one
+		clear(table)
+		for i, h := range hashes.Elems[first:end] {
+			at := int(h) & (len(table) - 1)
+			for table[at] != 0 && hashes.Elems[table[at]-1] != h {
+				at = (at + 1) & (len(table) - 1)
+			}
+			if table[at] == 0 {
+				hashes.Elems[u], start.Elems[u+2] = h, 0
+				u++
+				table[at] = int32(u)
+			}
+			slot.Elems[its[i]] = table[at] - 1
+			start.Elems[table[at]+1]++
+		}
+		begins[s+1] = u
+		for k := begins[s]; k < u; k++ { // start[k+1] becomes where the positions of key k begin,
+			start.Elems[k+2] += start.Elems[k+1]
+		}
+		for _, i := range its { // and then where they end
+			at := &start.Elems[slot.Elems[i]+1]
+			order.Elems[*at] = i
+			*at++
+		}
+		first = end
 	}
-	for k := range found {
-		start.Elems[k+1] += start.Elems[k]
-		moved.Elems[k] = int32(start.Elems[k])
-	}
-	for i, k := range slot.Elems[:n] {
-		order.Elems[moved.Elems[k]] = int32(i)
-		moved.Elems[k]++
-	}
-	u.Uniq = tensor.Uniq{Index: first.Tensor(dev, len(found)), Start: start.Tensor(dev, len(found)+1), Slot: slot.Tensor(dev, n),
-		Order: order.Tensor(dev, n)}
-	return u
+	positions.Free()
+	places.Free()
+	return distinct{begins: begins, Uniq: tensor.Uniq{Index: hashes.Tensor(dev, u), Start: start.Tensor(dev, u+1),
+		Slot: slot.Tensor(dev, n), Order: order.Tensor(dev, n)}}
 }
 
 // words is how many numbers a message has of each key.
@@ -292,23 +306,20 @@ func (u *distinct) words() int {
 	return 1
 }
 
-// message returns n of the distinct keys from the one at from on, and if they are counted how often each occurs.
-func (u *distinct) message(from, n int) *tensor.Tensor {
-	words := u.words()
-	m := tensor.New(u.Index.Device(), tensor.Int64, words*n)
-	start := tensor.Read[int64](u.Start)
+// withCounts returns n of the distinct keys from the one at from on, each with how often it occurs.
+func (u *distinct) withCounts(from, n int) *tensor.Tensor {
+	m := tensor.New(u.Index.Device(), tensor.Int64, 2*n)
+	hashes, start := tensor.Read[int64](u.Index)[from:from+n], tensor.Read[int64](u.Start)[from:]
 	tensor.Edit(m, func(m []int64) {
-		for k := range n {
-			m[words*k] = int64(u.hashes[from+k])
-			switch {
-			case words == 1:
-			case u.counts != nil:
+		for k, h := range hashes {
+			m[2*k] = h
+			if u.counts != nil {
 				m[2*k+1] = u.counts[from+k]
-			default:
-				m[2*k+1] = start[from+k+1] - start[from+k]
+			} else {
+				m[2*k+1] = start[k+1] - start[k]
 			}
 		}
 	})
-	runtime.KeepAlive(u.Start)
+	runtime.KeepAlive(u)
 	return m
 }

@@ -27,7 +27,7 @@ type exchange struct {
 	message  *tensor.Tensor   // int64: the rows that this rank requests, see packRequests; nil: not packed yet
 	send     []int            // how many of them of each peer
 	wanted   *tensor.Tensor   // int64: the rows that the peers request of this rank
-	lists    [][]int64        // by dynamic table: what they request of it, see distinct.message; nil: there is none
+	lists    []*tensor.Tensor // by dynamic table: what they request of it, see asking; nil: there is none
 	counts   []int            // of one table: the distinct rows of each replica; nil: not known
 	inOrder  bool             // see setOrder
 	fetched  []*tensor.Tensor // by table: the requested rows, peer by peer, of one with a Store; nil: it has none
@@ -128,6 +128,11 @@ func (x *exchange) segment(p *peer, t int) (from, n int) {
 	b := &p.boxes[t]
 	if !b.owner || b.rows == 0 { // ranks without columns are told too: an optimizer may remember whole rows
 		return 0, 0
+	}
+	if keys := x.tables[t].keys; keys != nil {
+		rows := x.tables[t].dynamic.rows
+		from, to := keys.begins[b.row/rows], keys.begins[(b.row+b.rows)/rows]
+		return from, to - from
 	}
 	index := tensor.Read[int64](x.distinct[t].Index)
 	from, _ = slices.BinarySearch(index, int64(b.row))

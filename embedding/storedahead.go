@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/index"
-	"github.com/gorun-spmd/gorun/internal/keytable"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -20,7 +19,7 @@ type ahead struct {
 
 	index, start []int64
 	slot, order  []int32
-	hashes       []keytable.Hash // of keys
+	begins       []int // of keys
 
 	rows, slots []int64 // what the owner was asked for, and where it will be; -1: it has no slot
 }
@@ -51,7 +50,7 @@ func (list *aheads) distinct(ids *tensor.Tensor, lo, n int, op string, find func
 	u := find(ids, lo, n)
 	if note {
 		a := &list[0]
-		a.dtype, a.ids, a.lo, a.n, a.uniq, a.hashes = ids.DType(), append(a.ids[:0], its...), lo, n, u.Uniq, u.hashes
+		a.dtype, a.ids, a.lo, a.n, a.uniq, a.begins = ids.DType(), append(a.ids[:0], its...), lo, n, u.Uniq, u.begins
 		a.index, a.start = append(a.index[:0], tensor.Read[int64](u.Index)...), append(a.start[:0], tensor.Read[int64](u.Start)...)
 		a.slot, a.order = append(a.slot[:0], tensor.Read[int32](u.Slot)...), append(a.order[:0], tensor.Read[int32](u.Order)...)
 		a.uniq.Index, a.uniq.Start, a.uniq.Slot, a.uniq.Order = nil, nil, nil, nil
@@ -64,7 +63,7 @@ func (list *aheads) distinct(ids *tensor.Tensor, lo, n int, op string, find func
 func (a *ahead) distinct(dev tensor.Device) distinct {
 	u := a.uniq
 	u.Index, u.Start, u.Slot, u.Order = numbersOn(dev, a.index), numbersOn(dev, a.start), numbersOn(dev, a.slot), numbersOn(dev, a.order)
-	return distinct{Uniq: u, hashes: a.hashes}
+	return distinct{Uniq: u, begins: a.begins}
 }
 
 // distinct returns the distinct ones of ids that op looks up in the table. s may be nil.
