@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // An Optimizer changes a table by its gradients: one of package optim, or a program's own.
@@ -22,6 +23,9 @@ type FusedOptimizer struct {
 	// called for each table.
 	New  func(params []*dtensor.Tensor) Optimizer
 	Rate float64 // see SetRate
+	// MaxGradient bounds each element of the gradient of a table, which is the sum over the batch, as
+	// optim.ClipGradValue does: it is brought between -MaxGradient and MaxGradient. 0: there is no bound.
+	MaxGradient float64
 }
 
 // FusedOptimizers are the optimizers of the tables of a Collection.
@@ -43,7 +47,7 @@ type FusedOptimizers struct {
 // A table that no FusedOptimizer has returns its gradient, as before any Fuse; so without
 // arguments Fuse undoes it for all tables. Fuse throws an *Error, and changes nothing, for a
 // name that is neither a table nor a feature, for a table with two optimizers, such as that of
-// two features with one each, and for a rate that is not a finite number.
+// two features with one each, for a rate that is not a finite number, and for a MaxGradient that is negative or NaN.
 //
 // A table with a Store, and a Dynamic one, follows its optimizer, so it is given one only once, the former before its first lookup.
 func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
@@ -58,6 +62,8 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 			refuse(op, "the optimizer of %s has no New; give the function that makes it", quoted(o.Of, "all other tables"))
 		case !finite(o.Rate):
 			refuse(op, "the rate of %s is %v; give a finite number", quoted(o.Of, "all other tables"), o.Rate)
+		case !(o.MaxGradient >= 0):
+			refuse(op, "the MaxGradient of %s is %v; give a positive one, or 0 for no bound", quoted(o.Of, "all other tables"), o.MaxGradient)
 		case len(o.Of) == 0 && others != nil:
 			refuse(op, "two optimizers are for all other tables; name those of one of them")
 		case len(o.Of) == 0:
@@ -97,7 +103,12 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 			table.Fuse(nil)
 			continue
 		}
+		limit := chosen[t].MaxGradient
 		table.Fuse(func(rows *dtensor.Rows) error {
+			if limit > 0 {
+				rows = rows.Distinct()
+				tensor.Copy(rows.Values, tensor.Clamp(rows.Values, -limit, limit))
+			}
 			if err := f.optimizers[t].Step([]dtensor.Grad{dtensor.Sparse(rows)}, f.rates[t]); err != nil {
 				return fmt.Errorf("embedding: table %q: %w", c.nameOf(t), err)
 			}

@@ -174,6 +174,57 @@ func TestFusedOptimizers(t *testing.T) {
 	}
 }
 
+// A table with a MaxGradient is trained as by a step after the backward pass with each element of the gradient between the bounds.
+func TestFusedMaxGradient(t *testing.T) {
+	const limit, rate = 1.5, 0.1
+	for _, ranks := range []int{1, 3} {
+		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			configs := shelfOn([]string{"a"}, 0).tables
+			j, err := someBatch(shelfFeatures, shelfRows, 5, false).place(m, shard0)
+			if err != nil {
+				return err
+			}
+			fused, plain := embedding.NewCollection(m, configs...), embedding.NewCollection(m, configs...)
+			fused.Fuse(embedding.FusedOptimizer{New: optimizerOf("SGD"), Rate: rate, MaxGradient: limit})
+			clipped := 0
+			for range 2 {
+				gradients := func(c *embedding.Collection) (grads []dtensor.Grad, err error) {
+					_, grads, err = dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						y := c.Bags(j).Values()
+						return y.Mul(y).Sum(nil, false)
+					}, c.Params()...)
+					return grads, err
+				}
+				if _, err := gradients(fused); err != nil {
+					return err
+				}
+				grads, err := gradients(plain)
+				if err != nil {
+					return err
+				}
+				for i, table := range plain.Tables() {
+					if rows, ok := grads[i].Rows(); ok {
+						values := tensor.Data[float32](rows.Values)
+						for k, v := range values {
+							if values[k] = max(-limit, min(v, limit)); values[k] != v {
+								clipped++
+							}
+						}
+						makers["SGD"](table.Weight())(rows, rate)
+					}
+					if got, want := floats(fused.Tables()[i].Weight()), floats(table.Weight()); !slices.Equal(got, want) {
+						return fmt.Errorf("table %q is %v, after a step with clipped gradients %v", configs[i].Name, got, want)
+					}
+				}
+			}
+			if ranks == 1 && clipped == 0 {
+				return errors.New("no gradient is beyond the bounds")
+			}
+			return nil
+		})
+	}
+}
+
 // Tables that no optimizer is for return their gradients, and Fuse without any undoes it.
 func TestFusedOptimizersOfSomeTables(t *testing.T) {
 	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -230,6 +281,8 @@ func TestFusedOptimizersRefuse(t *testing.T) {
 			{func() { c.Fuse(o{Of: []string{"b"}, Rate: 1}) }, `the optimizer of "b" has no New`},
 			{func() { c.Fuse(o{Of: []string{"b"}, New: sgd, Rate: math.NaN()}) }, `the rate of "b" is NaN`},
 			{func() { c.Fuse(o{New: sgd, Rate: math.Inf(1)}) }, "the rate of all other tables is +Inf"},
+			{func() { c.Fuse(o{Of: []string{"b"}, New: sgd, MaxGradient: -1}) }, `the MaxGradient of "b" is -1; give a positive one`},
+			{func() { c.Fuse(o{New: sgd, MaxGradient: math.NaN()}) }, "the MaxGradient of all other tables is NaN"},
 			{func() {
 				c.Fuse(o{Of: []string{"b"}, New: func([]*dtensor.Tensor) embedding.Optimizer { return nil }})
 			}, `New returned no optimizer for table "one"`},
