@@ -190,12 +190,13 @@ func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
 // insertAll adds keys to slice i, which has room for all of them, and appends them to added.
 func (g group) insertAll(i int, uses []Use, step int32, added []Entry) []Entry {
 	for _, u := range uses {
-		if at, ok := g.slices[i].find(u.Hash); ok { // it occurs again
+		at, ok := g.slices[i].search(u.Hash)
+		if ok { // it occurs again
 			g.slices[i].use(at, u.Count, step)
 			continue
 		}
 		e := Entry{Hash: u.Hash, Last: step, Count: add(0, u.Count)}
-		e.Slot = g.insert(i, e)
+		e.Slot = g.insertAt(i, at, e)
 		added = append(added, e)
 	}
 	return added

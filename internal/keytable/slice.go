@@ -35,7 +35,9 @@ func (g group) place(each int) {
 		s.places, s.counts, s.shift = places[i*each:][:each], counts[i*each:][:each], 65-uint(bits.Len(uint(each)))
 		for j := range old.places {
 			if old.places[j].number != 0 {
-				s.put(old.at(j))
+				e := old.at(j)
+				at, _ := s.search(e.Hash)
+				s.set(at, e)
 			}
 		}
 	}
@@ -43,12 +45,19 @@ func (g group) place(each int) {
 
 // insert adds a key that is not in slice i and returns the slot that it has.
 func (g group) insert(i int, e Entry) int32 {
+	at, _ := g.slices[i].search(e.Hash)
+	return g.insertAt(i, at, e)
+}
+
+// insertAt is insert for who has found index at.
+func (g group) insertAt(i, at int, e Entry) int32 {
 	s := &g.slices[i]
 	if s.live >= len(s.places)/4*3 {
 		g.place(2 * len(s.places))
+		at, _ = s.search(e.Hash)
 	}
 	e.Slot = s.slot()
-	s.put(e)
+	s.set(at, e)
 	s.live++
 	s.journal.note(added, e)
 	return e.Slot
@@ -133,9 +142,9 @@ const leastPlaces = 8
 const linePlaces = 4
 
 // start returns the index at which the search for a key begins: a line does.
-func (s *slice) start(h Hash) int { return int(uint64(h) << 8 >> (s.shift & 63)) &^ (linePlaces - 1) }
+func (s *slice) start(h Hash) int { return int(uint64(h)<<8>>(s.shift&63)) &^ (linePlaces - 1) }
 
-// find returns the index of a key, or that of the free place where it would be; ok is false then.
+// find is search for a key that is likely to be here, and near.
 func (s *slice) find(h Hash) (i int, ok bool) {
 	i = s.start(h)
 	line := (*[linePlaces]place)(s.places[i:])
@@ -143,7 +152,7 @@ func (s *slice) find(h Hash) (i int, ok bool) {
 	if p := &line[at]; p.hash == h && p.number != 0 {
 		return i + at, true
 	}
-	return s.search(h, i)
+	return s.search(h)
 }
 
 // same returns 1 if two hashes are the same, else 0.
@@ -152,10 +161,10 @@ func same(a, b Hash) int {
 	return int((x|-x)>>63 ^ 1)
 }
 
-// search is find, place by place from index i on.
-func (s *slice) search(h Hash, i int) (at int, ok bool) {
+// search returns the index of a key, or that of the free place where it would be; ok is false then.
+func (s *slice) search(h Hash) (i int, ok bool) {
 	mask := len(s.places) - 1
-	for ; ; i++ {
+	for i = s.start(h); ; i++ {
 		i &= mask
 		switch p := &s.places[i]; {
 		case p.number == 0:
@@ -183,8 +192,8 @@ func (s *slice) use(i int, n int64, step int32) {
 	p.last, *count = step, add(*count, n)
 }
 
-func (s *slice) put(e Entry) {
-	i, _ := s.find(e.Hash)
+// set puts a key at index i.
+func (s *slice) set(i int, e Entry) {
 	s.places[i], s.counts[i] = place{e.Hash, e.Slot + 1, e.Last}, e.Count
 }
 
