@@ -48,6 +48,8 @@ type attempt struct {
 	kills   int // by the kernel, of processes of our control group, before: see mem.Kills
 	reached int // the last step that a rank had begun in the end
 	next    int // how many ranks the next attempt has
+
+	suspended time.Duration // for which gorun was stopped
 }
 
 // run starts the job and returns when it is over and what report needs of its output

@@ -124,16 +124,21 @@ func superviseOne(cmd *exec.Cmd, o *options.Options) (status int, err error) {
 			_ = cmd.Process.Kill()
 		}
 	}
-	var late, kill <-chan time.Time
+	var looks, kill <-chan time.Time
 	if o.Timeout > 0 {
-		late = time.After(o.Timeout)
+		ticker := time.NewTicker(clockInterval)
+		defer ticker.Stop()
+		looks = ticker.C
 	}
+	left := limit{left: o.Timeout, last: time.Now()}
 	own := 0 // the exit status, if gorun ends the job
 	for {
 		select {
-		case <-late:
-			own, kill = exit.TimedOut, time.After(o.Grace)
-			stop()
+		case now := <-looks:
+			if left.over(now) {
+				looks, own, kill = nil, exit.TimedOut, time.After(o.Grace)
+				stop()
+			}
 		case <-kill:
 			_ = cmd.Process.Kill()
 		case s := <-signals:
@@ -148,4 +153,22 @@ func superviseOne(cmd *exec.Cmd, o *options.Options) (status int, err error) {
 			return cmp.Or(own, cmd.ProcessState.ExitCode()), nil
 		}
 	}
+}
+
+// clockInterval is the time between two looks at the clock. If many of them have passed gorun was stopped meanwhile.
+const clockInterval = 100 * time.Millisecond
+
+// A limit is what is left of --timeout, without the time for which gorun was stopped, by Ctrl-Z or another signal.
+type limit struct {
+	left time.Duration
+	last time.Time // when it was last looked at
+}
+
+// over notes the time, and reports whether nothing is left.
+func (l *limit) over(now time.Time) bool {
+	if d := now.Sub(l.last); d < 10*clockInterval {
+		l.left -= d
+	}
+	l.last = now
+	return l.left <= 0
 }

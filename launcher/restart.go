@@ -31,15 +31,17 @@ func attempts(o *options.Options, planFor func(ranks int) *plan, c *stdio.Consol
 	}
 	defer e.close()
 	ranks := o.Size()
+	suspended := time.Duration(0)
 	for n := 0; ; n++ {
 		a := &attempt{opts: o, plan: planFor(ranks), console: c, number: n, id: id, dashboard: d, elastic: e}
 		if n > 0 {
-			a.spent = time.Since(began)
+			a.spent = time.Since(began) - suspended
 		}
 		status, again, err := a.carryOut(signals)
 		if err != nil || !again {
 			return status, err
 		}
+		suspended += a.suspended
 		with := ""
 		if a.next != ranks {
 			with = " with " + phrase.Count(a.next, "rank")
@@ -90,7 +92,7 @@ func (a *attempt) carryOut(signals <-chan os.Signal) (status int, again bool, er
 	if err != nil {
 		return 0, false, err
 	}
-	status, a.reached = a.report(o), a.furthest()
+	status, a.reached, a.suspended = a.report(o), a.furthest(), o.Suspended
 	a.pumping.Wait(o, signals, 0)
 	if lost := a.writeTrace(o); status == 0 {
 		status = lost

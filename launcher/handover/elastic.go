@@ -67,9 +67,10 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 	}
 	defer hub.Close()
 	h.elastic = &elastic{hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
+	suspended := time.Duration(0)
 	for began := time.Now(); ; h.number++ {
 		if h.number > 0 {
-			h.spent, h.failed, h.unreached, h.unplaced, h.lingered = time.Since(began), 0, 0, 0, 0
+			h.spent, h.failed, h.unreached, h.unplaced, h.lingered = time.Since(began)-suspended, 0, 0, 0, 0
 		}
 		contract, err := hub.Contract(h.number)
 		if err != nil {
@@ -79,6 +80,7 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 		if err != nil || status == 0 || !mayGoOn(o) {
 			return status, err
 		}
+		suspended += o.Suspended
 		ended := make(chan []string, 1)
 		go func(next int) { ended <- hub.End(next) }(h.number + 1)
 		select {

@@ -72,6 +72,8 @@ type Outcome struct {
 	Killed bool           // some rank had to be killed, or the user was impatient
 	Late   []int          // ranks that did not end in the grace period
 	Ends   []End          // by rank
+
+	Suspended time.Duration // for how long gorun was stopped, with its job
 }
 
 // SignalName is "SIGINT".

@@ -97,6 +97,7 @@ type Supervisor struct {
 	untold   []int     // asking: those that have ended, of which the others do not know yet
 	stopping bool      // the ranks are about to be stopped, and this process with them
 	stopped  bool      // they have been
+	awake    time.Time // when gorun last ran for certain
 	live     int
 }
 
@@ -121,16 +122,19 @@ func (s *Supervisor) Run(ranks int) *Outcome {
 		defer ticker.Stop()
 		asks = ticker.C
 	}
+	s.awake = time.Now()
 	for {
+		s.wake(longestRest + wakeTime)
 		if s.stopped && len(s.Signals) == 0 { // a SIGCONT that has come would not come again
 			s.stopped = false
 			if s.stopping {
-				from := time.Now()
 				s.Suspend()
-				s.resume(time.Since(from))
+				s.wake(0)
+				s.stopping = false
+				_ = s.Send(guardian.Command{Action: guardian.SignalGroups, Signal: unix.SIGCONT})
 			}
 		}
-		timer.Reset(s.untilNext())
+		timer.Reset(min(s.untilNext(), longestRest))
 		select {
 		case <-looks:
 			if s.phase == running && !s.stopping {
@@ -164,9 +168,32 @@ func (s *Supervisor) Run(ranks int) *Outcome {
 			s.Broken = nil
 			s.stop(Closed, unix.SIGTERM)
 		case <-timer.C:
+			s.wake(longestRest + wakeTime)
 			if !s.tick(time.Now()) {
 				return &s.Outcome
 			}
+		}
+	}
+}
+
+// Run rests for longestRest at most, and then takes wakeTime at most to go on: else gorun was stopped meanwhile, by a
+// SIGSTOP, of which nothing else tells.
+const (
+	longestRest = 500 * time.Millisecond
+	wakeTime    = time.Second
+)
+
+// wake notes that gorun runs. If it last did so longer than most ago it was stopped: that time counts for no limit.
+func (s *Supervisor) wake(most time.Duration) {
+	now := time.Now()
+	d := now.Sub(s.awake)
+	if s.awake = now; d <= most {
+		return
+	}
+	s.Suspended += d
+	for _, t := range []*time.Time{&s.deadline, &s.notice} {
+		if !t.IsZero() {
+			*t = t.Add(d)
 		}
 	}
 }
@@ -391,18 +418,6 @@ func (s *Supervisor) left() []int {
 		}
 	}
 	return left
-}
-
-// resume continues the ranks after gorun was stopped for d; that time counts for
-// no limit.
-func (s *Supervisor) resume(d time.Duration) {
-	s.stopping = false
-	_ = s.Send(guardian.Command{Action: guardian.SignalGroups, Signal: unix.SIGCONT})
-	for _, t := range []*time.Time{&s.deadline, &s.notice} {
-		if !t.IsZero() {
-			*t = t.Add(d)
-		}
-	}
 }
 
 // does is "rank 3 does" or "ranks 0-2 do".

@@ -238,6 +238,27 @@ func TestSupervisorStopsTheClock(t *testing.T) {
 	})
 }
 
+// TestSupervisorIsStoppedWithoutAWord: a SIGSTOP, of which no signal tells, stops the clock too.
+func TestSupervisorIsStoppedWithoutAWord(t *testing.T) {
+	stopped := false
+	asked := func() (int, syscall.Signal, bool) {
+		if !stopped { // the process does nothing for an hour, wherever it is
+			stopped = true
+			time.Sleep(time.Hour)
+		}
+		return 0, 0, false
+	}
+	perform(t, Supervisor{Grace: time.Second, Timeout: time.Minute, Asked: asked}, func(st *stage) {
+		time.Sleep(time.Hour + 70*time.Second)
+		st.events <- guardian.Event{Kind: guardian.AllGone}
+		o := st.want(TooLate, "1h1m0.1s says the time limit of 1m0s is over; ranks have 1s to save and end", "1h1m0.1s groups SIGTERM",
+			"1h1m0.1s groups SIGCONT", "1h1m1.1s kill")
+		if o.Suspended != time.Hour+askInterval {
+			t.Errorf("stopped for %v", o.Suspended)
+		}
+	})
+}
+
 func TestSupervisorIsContinuedBeforeItStops(t *testing.T) {
 	perform(t, Supervisor{Grace: time.Second}, func(st *stage) {
 		st.signals <- unix.SIGTSTP
