@@ -40,7 +40,7 @@ type Mailbox struct {
 	fresh    []Request       // not used yet
 	spares   []*blockingCall // not in use
 	arriving envelope        // of the packet that read acts on
-	posted   list            // receives and probes that have no message yet
+	posted   queue[Request]  // receives and probes that have no message yet
 	count    uint64          // messages that have come
 	reads    uint64          // packets that have come
 	sends    table           // long messages whose receiver has not got them
@@ -72,8 +72,8 @@ type waitingPacket struct {
 
 // An inbound is the way from one rank.
 type inbound struct {
-	early backlog
-	came  int // packets
+	early queue[envelope] // that no receive has taken
+	came  int             // packets
 }
 
 // Sizes of a mailbox.
@@ -180,7 +180,7 @@ func (m *Mailbox) Close(ctx context.Context) error {
 	m.mu.Lock()
 	lost, first := 0, (*envelope)(nil)
 	for r := range m.ins {
-		for e := m.ins[r].early.first; e != nil; e = e.next {
+		for _, e := range m.ins[r].early.all() {
 			if lost++; first == nil {
 				first = e
 			}
@@ -256,10 +256,10 @@ func (m *Mailbox) fail(err error) {
 	if m.err == nil {
 		m.err = err
 	}
-	for r := m.posted.first; r != nil; r = m.posted.first {
-		m.posted.remove(nil, r)
+	for _, r := range m.posted.all() {
 		m.end(r, m.err)
 	}
+	m.posted = queue[Request]{}
 	for _, t := range []*table{&m.sends, &m.takes} {
 		for _, r := range t.requests {
 			if r != nil {

@@ -8,29 +8,29 @@ import (
 	"github.com/gorun-spmd/gorun/comm/backend"
 )
 
-// A list is requests in the order in which they were made.
-type list struct{ first, last *Request }
-
-func (l *list) add(r *Request) {
-	if l.last == nil {
-		l.first = r
-	} else {
-		l.last.next = r
-	}
-	l.last = r
+// A queue is requests, or messages, in the order in which they were added.
+type queue[E any] struct {
+	items []*E
+	gone  int // the first of items that are there no more
 }
 
-// remove takes r out, which comes after before; before is nil if r is the first.
-func (l *list) remove(before, r *Request) {
-	if before == nil {
-		l.first = r.next
-	} else {
-		before.next = r.next
+func (q *queue[E]) all() []*E { return q.items[q.gone:] }
+
+func (q *queue[E]) add(e *E) {
+	if q.gone > 0 && 2*q.gone >= len(q.items) {
+		n := copy(q.items, q.all())
+		clear(q.items[n:])
+		q.items, q.gone = q.items[:n], 0
 	}
-	if l.last == r {
-		l.last = before
-	}
-	r.next = nil
+	q.items = append(q.items, e)
+}
+
+// remove takes out item i of all. It moves those before it, which were looked at to find it.
+func (q *queue[E]) remove(i int) {
+	all := q.all()
+	copy(all[1:], all[:i])
+	all[0] = nil
+	q.gone++
 }
 
 // An envelope is a message that has come, or can be fetched.
@@ -46,7 +46,6 @@ type envelope struct {
 	way   way
 	data  []byte // unless it is long
 	order uint64 // of all that have come
-	next  *envelope
 }
 
 // A way is how the data of a long message comes.
@@ -81,38 +80,6 @@ func typed(what uint64, bytes, width int) string {
 	return text
 }
 
-// A backlog is the messages of one rank that no receive has taken, in their order.
-type backlog struct{ first, last *envelope }
-
-func (b *backlog) add(e *envelope) {
-	if b.last == nil {
-		b.first = e
-	} else {
-		b.last.next = e
-	}
-	b.last = e
-}
-
-// find returns the first message for a receive, and the one before it.
-func (b *backlog) find(from, tag int) (before, e *envelope) {
-	for e = b.first; e != nil && !e.fits(from, tag); e = e.next {
-		before = e
-	}
-	return before, e
-}
-
-func (b *backlog) remove(before, e *envelope) {
-	if before == nil {
-		b.first = e.next
-	} else {
-		before.next = e.next
-	}
-	if b.last == e {
-		b.last = before
-	}
-	e.next = nil
-}
-
 // find returns the message that a receive takes of those that have come: of those that it may take the
 // first of its sender; from any sender the one that came first. take says that it is removed.
 func (m *Mailbox) find(from, tag int, take bool) *envelope {
@@ -120,14 +87,21 @@ func (m *Mailbox) find(from, tag int, take bool) *envelope {
 	if from == AnySource {
 		lo, hi = 0, len(m.ins)
 	}
-	var before, found *envelope
+	var found *envelope
+	at := 0
 	for r := lo; r < hi; r++ {
-		if p, e := m.ins[r].early.find(from, tag); e != nil && (found == nil || e.order < found.order) {
-			before, found = p, e
+		for i, e := range m.ins[r].early.all() {
+			if !e.fits(from, tag) {
+				continue
+			}
+			if found == nil || e.order < found.order {
+				found, at = e, i
+			}
+			break
 		}
 	}
 	if found != nil && take {
-		m.ins[found.from].early.remove(before, found)
+		m.ins[found.from].early.remove(at)
 	}
 	return found
 }
@@ -140,7 +114,7 @@ func (m *Mailbox) untaken(kind comm.Kind, from int) string {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if from != AnySource && m.ins[from].early.first == nil {
+	if from != AnySource && len(m.ins[from].early.all()) == 0 {
 		from = AnySource
 	}
 	count, first := 0, (*envelope)(nil)
@@ -148,7 +122,7 @@ func (m *Mailbox) untaken(kind comm.Kind, from int) string {
 		if from != AnySource && r != from {
 			continue
 		}
-		for e := m.ins[r].early.first; e != nil; e = e.next {
+		for _, e := range m.ins[r].early.all() {
 			if count++; first == nil || e.order < first.order {
 				first = e
 			}
@@ -168,20 +142,19 @@ func (m *Mailbox) untaken(kind comm.Kind, from int) string {
 func (m *Mailbox) arrive(e *envelope) {
 	e.order = m.count
 	m.count++
-	for before, r := (*Request)(nil), m.posted.first; r != nil; {
-		next := r.next
+	for i := 0; i < len(m.posted.all()); {
+		r := m.posted.all()[i]
 		if !e.fits(int(r.peer), int(r.tag)) {
-			before, r = r, next
+			i++
 			continue
 		}
-		m.posted.remove(before, r)
+		m.posted.remove(i)
 		if r.kind != comm.TaggedProbeKind {
 			m.accept(r, e)
 			return
 		}
 		r.found(e)
 		m.end(r, nil)
-		r = next
 	}
 	kept := *e
 	if len(e.data) > 0 {

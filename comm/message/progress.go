@@ -414,7 +414,7 @@ func (m *Mailbox) needs(rank int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.progress()
-	for r := m.posted.first; r != nil; r = r.next {
+	for _, r := range m.posted.all() {
 		if int(r.peer) == rank && r.loose {
 			return true
 		}

@@ -27,7 +27,6 @@ type Request struct {
 	// Guarded by the mailbox's lock until it is over.
 	source, taken int32 // of a receive or a probe: the rank and the tag of the message
 	count         int   // its elements
-	next          *Request
 	rare          *rare // nil: none of it
 }
 
@@ -342,14 +341,13 @@ func (r *Request) Cancel() bool {
 	if r.ended() {
 		return errors.Is(r.err(), ErrCancelled)
 	}
-	for before, p := (*Request)(nil), m.posted.first; p != nil; before, p = p, p.next {
-		if p == r {
-			m.posted.remove(before, r)
-			m.end(r, ErrCancelled)
-			return true
-		}
+	i := slices.Index(m.posted.all(), r)
+	if i < 0 {
+		return false
 	}
-	return false
+	m.posted.remove(i)
+	m.end(r, ErrCancelled)
+	return true
 }
 
 // WaitAll returns when all requests have ended, with their errors joined; of those that have one cause, such as an
