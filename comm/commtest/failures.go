@@ -173,8 +173,13 @@ func messagesDisagree(ctx context.Context, world *comm.Comm) error {
 			case 0:
 				err = comm.Send(ctx, c, make([]float64, count), 1)
 			case 1:
+				sent := fmt.Sprintf("rank %d called Send float64[%d]", c.WorldRank(0), count)
+				if count == 9000 { // its sender waits, and its line is known
+					sent += " at commtest/failures.go:"
+				}
 				err = comm.Recv(ctx, c, make([]float64, count+1), 0)
-				return want(err, comm.ErrMismatch, fmt.Sprintf("float64[%d]", count), fmt.Sprintf("float64[%d]", count+1),
+				return want(err, comm.ErrMismatch, sent,
+					fmt.Sprintf("rank %d called Recv float64[%d] at commtest/failures.go:", c.WorldRank(1), count+1),
 					"give Send and Recv as many elements of one type")
 			}
 			if err == nil {

@@ -142,20 +142,16 @@ func (r *Rank) compareMessage(ctx context.Context, call *backend.Call) error {
 	if err := r.receiveNote(0, tagCompare); err != nil {
 		return err
 	}
-	return r.wait(ctx, call, func(int) error {
-		its := r.notes[0].fingerprint()
-		if its == f {
+	err := r.wait(ctx, call, func(int) error {
+		if r.notes[0].fingerprint() == f {
 			return nil
 		}
-		return r.differ(call, its)
+		return errDiffers
 	})
-}
-
-// differ is the error that the other side of a Send or a Recv makes another call, of which only the
-// fingerprint is known.
-func (r *Rank) differ(call *backend.Call, its backend.Fingerprint) error {
-	return backend.Mismatch(call.Party(r.world[r.me]),
-		backend.Party{Rank: r.world[call.Root], Call: its.String()})
+	if err == errDiffers {
+		return r.differ(call)
+	}
+	return err
 }
 
 // partners says in r.notes with which ranks this one exchanges notes of a call, and

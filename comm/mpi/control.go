@@ -42,6 +42,8 @@ const (
 	controlReport   // see report
 	controlQuestion // see Ask
 	controlStacks   // see AskStacks
+	controlWhich    // see differ
+	controlSend     // answers it
 )
 
 // What the cause of an abort is.
@@ -147,6 +149,10 @@ func (j *job) read(data []byte) {
 		}
 	case controlStacks:
 		go j.printStacks() // without the lock, which it would show
+	case controlWhich:
+		j.asked(from, group, text)
+	case controlSend:
+		j.toldOf(from, group, text)
 	case controlCalls:
 		calls := j.ending(from).calls
 		for ; len(text) >= 16; text = text[16:] {

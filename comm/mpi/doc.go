@@ -85,8 +85,9 @@
 // Before each collective a rank exchanges a note of 32 bytes with the ranks before and after
 // it, and in calls whose counts only two ranks know with those too. A note holds the call's
 // fingerprint. Ranks that disagree get an error naming both calls and their lines. The note
-// of a Send travels with its message, and the Recv compares it. On one machine with two
-// ranks a note takes half a microsecond.
+// of a Send travels with its message, and the Recv compares it. If they differ it asks the sender
+// for its line, which that tells while it waits in the Send; of a short message it does not wait.
+// On one machine with two ranks a note takes half a microsecond.
 //
 // A Recv, or a Send that waits for its Recv, may wait for a rank that waits for this one in
 // another call of the same communicator. Such calls never meet. After half a second the rank asks

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
@@ -36,9 +37,11 @@ type group struct {
 	due      int         // how many children there may be before reclaim looks for unused ones
 
 	// Guarded by the job's lock:
-	children []*group              // of each Split, this rank's group, nil if it is in none; without those that were freed
-	begun    map[messageKey]uint64 // Sends and Recvs begun, by the other side
-	stuck    *stuck                // the call that takes long, nil if none does
+	children []*group                  // of each Split, this rank's group, nil if it is in none; without those that were freed
+	begun    map[messageKey]uint64     // Sends and Recvs begun, by the other side
+	stuck    *stuck                    // the call that takes long, nil if none does
+	asked    []sendKey                 // which Sends of this rank others ask for
+	told     map[sendKey]exchange.Text // of other ranks' Sends, by who sent
 }
 
 // newGroup is the group of rank me of size.

@@ -38,19 +38,18 @@ func (r *Rank) SendRecv(ctx context.Context, send, recv *backend.Call) error {
 			if i >= n {
 				return nil
 			}
-			call, theirs := [...]*backend.Call{recv, send}[i], r.notes[i].fingerprint()
-			switch {
-			case theirs == call.Fingerprint():
+			if r.notes[i].fingerprint() == [...]*backend.Call{recv, send}[i].Fingerprint() {
 				return nil
-			case n == 2: // the other rank compares too
-				differing = i
-				return errDiffers
 			}
-			return r.differ(call, theirs)
+			differing = i
+			return errDiffers
 		}
 	}
 	if err := r.wait(ctx, recv, arrived); err != errDiffers {
 		return err
+	}
+	if n == 1 { // the other rank does not compare
+		return r.differ(recv)
 	}
 	return r.disagree(ctx, [...]*backend.Call{recv, send}[differing], n, differing)
 }

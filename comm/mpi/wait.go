@@ -266,6 +266,7 @@ func (r *Rank) vain(call *backend.Call) error {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	r.tellOf(call)
 	if s := r.stuck; s != nil && s.err != nil {
 		return s.err
 	}
