@@ -230,8 +230,13 @@ func (r *Rank) sendOrRecv(ctx context.Context, call *backend.Call) error {
 
 // message begins the requests that move b from or to peer.
 func (r *Rank) message(receive bool, f function, b backend.Buffer, peer int, tag uintptr) error {
+	return r.inParts(receive, f, b, peer, tag, r.most)
+}
+
+// inParts is message with at most so many bytes in each request.
+func (r *Rank) inParts(receive bool, f function, b backend.Buffer, peer int, tag uintptr, most int) error {
 	size := b.DType.Size()
-	step, dt := max(1, r.most/size), r.job.lib.handles[typeOf(b.DType)]
+	step, dt := max(1, most/size), r.job.lib.handles[typeOf(b.DType)]
 	for lo := 0; ; lo += step {
 		part := b.Slice(lo, min(lo+step, b.Count))
 		tagged := r.tag(receive, tag, part.Bytes(), peer)

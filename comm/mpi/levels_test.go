@@ -22,8 +22,11 @@ func onLevels(ctx context.Context, r *Rank) error {
 			continue
 		}
 		v := &levels{hosts: hosts, per: r.Size() / hosts, from: 1, step: 4096}
+		for q := range r.Size() {
+			r.job.hosts[q] = uint64(q / v.per)
+		}
 		var used *Rank
-		world, err := variant(r, func(r *Rank) { r.levels, used = v, r })
+		world, err := variant(r, func(r *Rank) { r.levels, r.far, used = v, 1000, r })
 		if err != nil {
 			return err
 		}

@@ -34,6 +34,14 @@ func (m *mail) swap(peer int, out, in backend.Buffer) {
 // of the next are on their way, so that the wires do not rest meanwhile.
 const lag = 2
 
+// farBytes is the longest message of carry to another host: one that Open MPI sends over TCP without asking the receiver
+// first (btl_tcp_eager_limit, 64 KiB with its header). The question and the answer would stand behind the data of other
+// messages, of which the kernel takes megabytes, and the wire would rest. carry alone does so, as the receiver has begun to
+// receive, or is about to: what is sent without asking a library keeps in memory until then. On two hosts with a cable
+// of 1 Gbit/s an AllReduce of 16 MiB takes 140 ms, which is what the cable takes, in place of 220 with one rank on each, and
+// of 162 with two.
+const farBytes = 60 << 10
+
 // carry begins messages, but for those to this rank itself and those of nothing, and returns when those that the carry before
 // has begun have gone and come.
 func (r *Rank) carry(ctx context.Context, call *backend.Call, m *mail) error {
@@ -47,7 +55,11 @@ func (r *Rank) carry(ctx context.Context, call *backend.Call, m *mail) error {
 			if b.peer == r.me || b.Count == 0 {
 				continue
 			}
-			if err := r.message(way.receive, way.f, b.Buffer, b.peer, tagPair); err != nil {
+			most := r.most
+			if r.job.hosts[r.world[b.peer]] != r.job.hosts[r.job.rank] {
+				most = min(most, r.far)
+			}
+			if err := r.inParts(way.receive, way.f, b.Buffer, b.peer, tagPair, most); err != nil {
 				return err
 			}
 		}

@@ -86,7 +86,7 @@ func open(o Options) (*Rank, error) {
 		go j.guard()
 	}
 	return j.join(&Rank{job: j, group: newGroup(worldID, lib.handles[commWorld], j.rank, j.size), me: j.rank, world: world,
-		checks: j.checks, unordered: o.Unordered, most: maxBytes, levels: j.levels(world)}), nil
+		checks: j.checks, unordered: o.Unordered, most: maxBytes, far: farBytes, levels: j.levels(world)}), nil
 }
 
 // serve runs functions on one thread: the one that starts and ends the library.

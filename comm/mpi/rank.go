@@ -41,6 +41,7 @@ type Rank struct {
 	checks    checking
 	unordered bool
 	most      int // bytes of one MPI call
+	far       int // of one message of carry to another host
 	levels    *levels
 	splits    uint64
 
@@ -129,7 +130,7 @@ func (r *Rank) split(ctx context.Context, members []int) (*Rank, error) {
 	}
 	world := ints.Pick(r.world, members)
 	return &Rank{job: r.job, parent: r, group: made, me: int(key), world: world,
-		checks: r.checks, unordered: r.unordered, most: r.most, levels: r.job.levels(world)}, nil
+		checks: r.checks, unordered: r.unordered, most: r.most, far: r.far, levels: r.job.levels(world)}, nil
 }
 
 // Do carries out one call.
