@@ -85,6 +85,7 @@ const (
 	allCredit     = 4 << 20 // of all ranks to one
 	mostCredit    = 256 << 10
 	pieceBytes    = 64 << 10
+	packetBytes   = 60 << 10 // of a piece in a packet, which with its head Open MPI sends over TCP without asking the receiver first
 	pieceCount    = 16
 )
 
@@ -119,7 +120,7 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 func (m *Mailbox) open(ctx context.Context, ringBytes int) error {
 	n := len(m.outs)
 	if p, ok := m.backend.(backend.PacketBackend); ok {
-		packets, err := p.OpenPackets(ctx, headBytes+pieceBytes)
+		packets, err := p.OpenPackets(ctx, headBytes+packetBytes)
 		if err != nil {
 			return m.inner.FailAlone(&comm.Call{Kind: comm.TaggedRecvKind, Root: AnySource, Tag: AnyTag, Cause: "message.New"}, err)
 		}

@@ -291,10 +291,10 @@ func (m *Mailbox) stream() {
 // sendPiece sends a piece of a message, and returns its length, 0 if there is no room yet.
 func (m *Mailbox) sendPiece(r *Request) int {
 	t := r.rare.transfer
-	n := min(pieceBytes, len(t.data)-t.at)
-	data := t.data[t.at : t.at+n]
+	left := t.data[t.at:]
 	if m.shared == nil {
-		if !m.put(int(r.peer), &packet{kind: piecePacket, what: t.peerID, data: data}) {
+		n := min(packetBytes, len(left))
+		if !m.put(int(r.peer), &packet{kind: piecePacket, what: t.peerID, data: left[:n]}) {
 			return 0
 		}
 		return n
@@ -303,7 +303,8 @@ func (m *Mailbox) sendPiece(r *Request) int {
 	if p.flags[p.next].Load() != 0 {
 		return 0
 	}
-	copyBytes(unsafe.Slice((*byte)(unsafe.Add(p.base, p.next*pieceBytes)), n), data)
+	n := min(pieceBytes, len(left))
+	copyBytes(unsafe.Slice((*byte)(unsafe.Add(p.base, p.next*pieceBytes)), n), left[:n])
 	p.flags[p.next].Store(1)
 	m.say(int(r.peer), packet{kind: piecePacket, what: t.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
 	p.next = (p.next + 1) % pieceCount
