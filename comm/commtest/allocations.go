@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/message"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
@@ -27,6 +28,9 @@ func TestAllocations(t *testing.T, run Harness) {
 }
 
 func allocations(ctx context.Context, c *comm.Comm) error {
+	if err := allocationsOfMessages(ctx, c); err != nil {
+		return err
+	}
 	for _, count := range []int{3, 700, 5000} { // in a slot, beside it, staged
 		for w := range places {
 			if err := errors.Join(allocationsOf[float32](ctx, c, count, w), allocationsOf[dtype.BF16](ctx, c, count, w)); err != nil {
@@ -35,6 +39,37 @@ func allocations(ctx context.Context, c *comm.Comm) error {
 		}
 	}
 	return nil
+}
+
+// allocationsOfMessages checks the blocking calls of package message.
+func allocationsOfMessages(ctx context.Context, c *comm.Comm) error {
+	return mailbox(ctx, c, func(m *message.Mailbox) error {
+		peer := 1 - c.Rank()
+		for _, count := range []int{0, 3, 700} { // in a line, in several; a longer message allocates its transfer
+			out, in := make([]float32, count), make([]float32, count)
+			for _, call := range []struct {
+				name string
+				make func() error
+			}{
+				{"SendRecv", func() error {
+					_, err := message.SendRecv(ctx, m, in, peer, 1, out, peer, 1)
+					return err
+				}},
+				{"Send and Recv", func() error {
+					if c.Rank() == 0 {
+						return message.Send(ctx, m, out, peer, 2)
+					}
+					_, err := message.Recv(ctx, m, in, message.AnySource, message.AnyTag)
+					return err
+				}},
+			} {
+				if got, err := countAllocations(ctx, c, call.make); err != nil || got > 0 {
+					return errors.Join(err, fmt.Errorf("message.%s of %d elements: %v allocations, want none", call.name, count, got))
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // allocationsOf checks every collective with parts of count elements.

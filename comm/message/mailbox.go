@@ -40,6 +40,7 @@ type Mailbox struct {
 	fresh    []Request       // not used yet
 	spares   []*blockingCall // not in use
 	arriving envelope        // of the packet that read acts on
+	kept     []*envelope     // not in use, see keep
 	posted   queue[Request]  // receives and probes that have no message yet
 	count    uint64          // messages that have come
 	reads    uint64          // packets that have come

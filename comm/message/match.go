@@ -156,11 +156,29 @@ func (m *Mailbox) arrive(e *envelope) {
 		r.found(e)
 		m.end(r, nil)
 	}
-	kept := *e
-	if len(e.data) > 0 {
-		kept.data = append(make([]byte, 0, len(e.data)), e.data...)
+	m.ins[e.from].early.add(m.keep(e))
+}
+
+// mostKept is how many envelopes wait to serve again.
+const mostKept = 64
+
+// keep returns a copy of a message, with its data.
+func (m *Mailbox) keep(e *envelope) *envelope {
+	kept := new(envelope)
+	if n := len(m.kept); n > 0 {
+		kept, m.kept = m.kept[n-1], m.kept[:n-1]
 	}
-	m.ins[e.from].early.add(&kept)
+	data := append(kept.data[:0], e.data...)
+	*kept = *e
+	kept.data = data
+	return kept
+}
+
+// drop has a copy that keep has made serve again.
+func (m *Mailbox) drop(kept *envelope) {
+	if len(m.kept) < mostKept {
+		m.kept = append(m.kept, kept)
+	}
 }
 
 // accept has a receive take a message.

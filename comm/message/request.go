@@ -95,7 +95,8 @@ func (a *args) describe(c *comm.Call) {
 
 // call returns an empty call that has become that of a.
 func (a *args) call(m *Mailbox) *comm.Call {
-	c := &comm.Call{Untaken: func() string { return m.untaken(a.kind, a.peer) }}
+	kind, peer := a.kind, a.peer // a closure over a itself would have each message allocate one
+	c := &comm.Call{Untaken: func() string { return m.untaken(kind, peer) }}
 	a.describe(c)
 	return c
 }
@@ -182,6 +183,7 @@ func (r *Request) begin() {
 		m.posted.add(r)
 	} else if r.kind == comm.TaggedRecvKind {
 		m.accept(r, e)
+		m.drop(e)
 	} else {
 		r.found(e)
 		m.end(r, nil)
