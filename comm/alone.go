@@ -42,9 +42,12 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w backend.WindowM
 	return w, lengths, nil
 }
 
-// Quiet reports whether a Tally may count a call on b that this rank makes alone, without Alone: the elements
+// Quiet reports whether a Tally or Count may count a call on b that this rank makes alone, without Alone: the elements
 // have a DType, and nobody records calls.
 func (i Internals) Quiet(b Buffer) bool { return !b.OfStructs() && i.c.shared.recorder.Load() == nil }
+
+// Count counts a quiet call of a kind. It may be called at any time from any goroutine.
+func (i Internals) Count(kind Kind, bytes int) { i.c.account.alone.addShared(kind, bytes) }
 
 // Alone carries out, by do, a call that this rank makes alone. It counts the call and adds it to
 // recordings. Its error is an *Error, but does not end the communicator. It may be called at any
