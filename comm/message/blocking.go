@@ -117,12 +117,12 @@ const finishPolls = 512
 // finish returns when b, which was posted as a says, has ended. The lock is held, and given back.
 func (m *Mailbox) finish(ctx context.Context, a *args, b *blockingCall) (Status, error) {
 	if !b.ended() {
-		m.progress()
+		m.progressFor(&b.Request)
 	}
 	if m.rings != nil { // a short answer is likely to come in less time than giving the lock back and taking it again
 		for left := finishPolls / len(m.ins); left > 0 && !b.ended(); left-- {
 			if m.rings.waits(m.me) {
-				m.progress()
+				m.progressFor(&b.Request)
 			}
 		}
 	}

@@ -34,6 +34,13 @@ const mostPackets = 64
 func (l *ringLink) put(to int, p packet) bool { return l.outs[to].put(&p) }
 
 func (l *ringLink) poll(read func(from int, p *packet)) error {
+	l.pollFor(nil, read)
+	return nil
+}
+
+// pollFor is poll that reads no more from the rank whose packet has ended a request. To look whether there is more takes as
+// long as to read it, and takes a line from the core that is about to write to it.
+func (l *ringLink) pollFor(r *Request, read func(from int, p *packet)) {
 	p := &l.last
 	for from := range l.ins {
 		if from == l.m.me {
@@ -43,9 +50,11 @@ func (l *ringLink) poll(read func(from int, p *packet)) error {
 		for i := 0; i < mostPackets && in.next(p); i++ {
 			read(from, p)
 			in.drop(p)
+			if r != nil && r.ended() {
+				break
+			}
 		}
 	}
-	return nil
 }
 
 // waits reports whether a packet may have come. The lock need not be held.

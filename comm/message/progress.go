@@ -13,12 +13,17 @@ import (
 )
 
 // progress reads the packets that have come and writes those that had no room. The lock is held.
-func (m *Mailbox) progress() {
+func (m *Mailbox) progress() { m.progressFor(nil) }
+
+// progressFor is progress that may leave packets when a request has ended; nil: it leaves none.
+func (m *Mailbox) progressFor(r *Request) {
 	if m.err != nil || m.closed {
 		return
 	}
 	reads := m.reads
-	if err := m.link.poll(m.reader); err != nil {
+	if m.rings != nil {
+		m.rings.pollFor(r, m.reader)
+	} else if err := m.link.poll(m.reader); err != nil {
 		m.fail(err)
 		return
 	}
