@@ -164,9 +164,11 @@ const mostKept = 64
 
 // keep returns a copy of a message, with its data.
 func (m *Mailbox) keep(e *envelope) *envelope {
-	kept := new(envelope)
+	var kept *envelope
 	if n := len(m.kept); n > 0 {
 		kept, m.kept = m.kept[n-1], m.kept[:n-1]
+	} else {
+		kept = new(envelope)
 	}
 	data := append(kept.data[:0], e.data...)
 	*kept = *e
