@@ -268,6 +268,8 @@ func TestManyRanks(t *testing.T) {
 
 func TestAllocations(t *testing.T) { commtest.TestAllocations(t, goroutines(t)) }
 
+func TestMessageAllocations(t *testing.T) { commtest.TestMessageAllocations(t, goroutines(t)) }
+
 func BenchmarkBarrier2(b *testing.B)   { benchmark(b, 2, 0) }
 func BenchmarkAllReduce2(b *testing.B) { benchmark(b, 2, 2) }
 

@@ -219,9 +219,9 @@ func (w *base) fault(name string, err error) error {
 }
 
 // begin checks and counts a call on n elements of rank's memory from element at on, and returns their address. It is a short
-// way of do; ok is false if do must be gone through: something is wrong, calls are recorded, or the address is not reached.
+// way of do; ok is false if do must be gone through: something is wrong, calls are recorded, or there is no address.
 func (w *Window[T]) begin(kind comm.Kind, rank, at, n int) (p unsafe.Pointer, ok bool) {
-	if w.remote != nil || w.closed.Load() || rank < 0 || rank >= len(w.addrs) || at < 0 || n > w.lengths[rank]-at ||
+	if w.remote != nil || w.closed.Load() || rank < 0 || rank >= len(w.addrs) || at < 0 || n == 0 || n > w.lengths[rank]-at ||
 		!w.inner.Quiet(w.one) || w.backend.Touch(kind, n*w.size) != nil {
 		return nil, false
 	}
