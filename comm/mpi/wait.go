@@ -149,12 +149,12 @@ func (r *Rank) waitFor(ctx context.Context, call *backend.Call, n int, arrived f
 		if ctx.Done() != nil && backend.Cancelled(ctx) != nil {
 			return r.giveUp(call, r.tooLate(ctx, arrived != nil))
 		}
-		rest.wait(call)
-		if rest.waited >= unevenAfter {
+		if rest.waited >= unevenAfter { // before the rest, in which a note may come that says more
 			if err := r.uneven(call); err != nil {
 				return r.giveUp(call, err)
 			}
 		}
+		rest.wait(call)
 		if rest.waited >= recordAfter {
 			r.probe(call, arrived != nil, rest.waited)
 		}
