@@ -15,13 +15,11 @@ type Site struct {
 // Capture stores the stack above skip frames (1 is Capture's caller).
 func (s *Site) Capture(skip int) { s.n = runtime.Callers(skip+1, s.pcs[:]) }
 
-// String is the innermost line outside this package and its backends, such as
-// "train/main.go:31"; if that is one of the module's own libraries, the line
-// that called the library comes first: "train/main.go:31 via dtensor/grad.go:88".
+// String is the innermost line of the program, such as "train/main.go:31", or where there is
+// none, as in a goroutine of a library of this module, that library's line.
 func (s *Site) String() string {
-	line, via := stack.Line(s.pcs[:s.n], ""), stack.Line(s.pcs[:s.n], "comm")
-	if line == "" || line == via {
-		return via
+	if line := stack.Line(s.pcs[:s.n], ""); line != "" {
+		return line
 	}
-	return line + " via " + via
+	return stack.Line(s.pcs[:s.n], "comm")
 }
