@@ -15,7 +15,7 @@ import (
 // Calls that only move elements, and those by a Func, take more: any type without pointers,
 // such as a struct or an array of these. A type that holds a pointer, a string, a slice, a map
 // or the like is an error at the call, since an address means nothing on another rank; move
-// such values by BroadcastObject, ScatterObjects, GatherObjects or AllGatherObjects.
+// such values by BroadcastObject, ScatterObjects, GatherObjects, AllGatherObjects or AllToAllObjects.
 type Elem interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint |
 		~float32 | ~float64 | ~complex64 | ~complex128 | ~bool

@@ -76,10 +76,31 @@ func AllGatherObjects[T any](ctx context.Context, c *Comm, v T) ([]T, error) {
 	return gatherObjects(c, "AllGatherObjects", v, func(data []byte) ([][]byte, error) { return AllGatherSlices(ctx, c, data) })
 }
 
+// AllToAllObjects sends vs[r] to rank r and returns what rank 0 has sent here, rank 1, and so on. len(vs) must
+// be c.Size().
+func AllToAllObjects[T any](ctx context.Context, c *Comm, vs []T) ([]T, error) {
+	var failed error
+	parts := make([][]byte, len(vs))
+	for r := 0; r < len(vs) && failed == nil; r++ {
+		parts[r], failed = object.Encode(vs[r])
+	}
+	if failed != nil {
+		clear(parts)
+	}
+	parts, err := AllToAllSlices(ctx, c, parts)
+	return decoded[T](c, "AllToAllObjects", parts, failed, err)
+}
+
 // gatherObjects has gather carry the encoded values, and returns those that it returns.
 func gatherObjects[T any](c *Comm, op string, v T, gather func(data []byte) ([][]byte, error)) ([]T, error) {
-	data, failed := object.Encode(v) // no bytes if that failed: the other ranks fail to decode them
+	data, failed := object.Encode(v)
 	parts, err := gather(data)
+	return decoded[T](c, op, parts, failed, err)
+}
+
+// decoded returns the values that ranks have sent. err is that of sending them, failed that of encoding what this rank sends:
+// no bytes are sent then, and the other ranks fail to decode them.
+func decoded[T any](c *Comm, op string, parts [][]byte, failed, err error) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,17 @@ func TestObjects(t *testing.T) {
 			if err != nil || !slices.EqualFunc(all, want, settings.equal) {
 				return fmt.Errorf("AllGatherObjects: %v, %v", all, err)
 			}
+			sent := make([]settings, n)
+			for r := range sent {
+				sent[r] = of(n*w.Rank() + r)
+			}
+			came, err := comm.AllToAllObjects(ctx, w, sent)
+			for r := range sent {
+				sent[r] = of(n*r + w.Rank())
+			}
+			if err != nil || !slices.EqualFunc(came, sent, settings.equal) {
+				return fmt.Errorf("AllToAllObjects: %v, %v", came, err)
+			}
 			got, err = comm.ScatterObjects(ctx, w, want, root) // want is not used on other ranks
 			if err != nil || !got.equal(of(w.Rank())) {
 				return fmt.Errorf("ScatterObjects: %v, %v", got, err)
@@ -61,6 +72,10 @@ func TestObjects(t *testing.T) {
 			}
 			if _, err = comm.AllGatherObjects(ctx, w, make(chan int)); err == nil {
 				return fmt.Errorf("AllGatherObjects of a channel gives no error")
+			}
+			_, err = comm.AllToAllObjects(ctx, w, make([]chan int, n))
+			if err == nil || !strings.Contains(err.Error(), "AllToAllObjects") {
+				return fmt.Errorf("AllToAllObjects of channels: %v", err)
 			}
 			_, err = comm.ScatterObjects(ctx, w, make([]chan int, n), root)
 			if err == nil || !strings.Contains(err.Error(), "ScatterObjects") {

@@ -42,8 +42,8 @@ func Of(t reflect.Type) ID {
 	s := &Type{Name: t.String(), Size: max(1, int(t.Size())), Hash: Hash(t.String(), int(t.Size()))}
 	if path := pointerIn(t); path != "" {
 		s.Problem = fmt.Errorf("%s holds a pointer (%s), which means nothing on another rank; "+
-			"use numbers and arrays of numbers, or move the value by BroadcastObject, ScatterObjects, GatherObjects or "+
-			"AllGatherObjects", s.Name, path)
+			"use numbers and arrays of numbers, or move the value by BroadcastObject, ScatterObjects, GatherObjects, "+
+			"AllGatherObjects or AllToAllObjects", s.Name, path)
 	} else if t.Size() == 0 {
 		s.Problem = fmt.Errorf("%s has no bytes; use a type that has some", s.Name)
 	}
