@@ -108,7 +108,11 @@ func (p *plan) write(w io.Writer) {
 			for end < last && it.cpus == nil && p.ranks[end+1].cpus == nil && p.ranks[end+1].threads == it.threads {
 				end++
 			}
-			fmt.Fprintf(w, "  %s: GOMAXPROCS=%d%s\n", span(r, end), it.threads, onCPUs(it.cpus))
+			threads := strconv.Itoa(it.threads)
+			if own := options.Value(a.Env, "GOMAXPROCS"); own != nil {
+				threads = *own
+			}
+			fmt.Fprintf(w, "  %s: GOMAXPROCS=%s%s\n", span(r, end), threads, onCPUs(it.cpus))
 			r = end
 		}
 	}

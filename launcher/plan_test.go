@@ -105,6 +105,11 @@ ranks 0-1: a
 `}, {fixed, "-np 2 --bind-to none a", `
 host h: 2 ranks on 8 usable cores
 ranks 0-1: a
+`}, {fixed, "-np 2 a", `
+host h: 2 ranks on 8 usable cores
+ranks 0-1: a
+  rank 0: GOMAXPROCS=3 on CPUs 0,4,1,5
+  rank 1: GOMAXPROCS=3 on CPUs 2,6,3,7
 `}, {eight, "-np 1 --wdir / a : -np 2 -x GOMAXPROCS=9 --bind-to none b", ""},
 		{eight, "--bind-to none -np 1 --wdir / a : -np 2 -x GOMAXPROCS=9 b 1", `
 host h: 3 ranks on 8 usable cores

@@ -22,8 +22,16 @@ func Environment(env, vars []string) []string {
 }
 
 // Has reports whether env sets name.
-func Has(env []string, name string) bool {
-	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+func Has(env []string, name string) bool { return Value(env, name) != nil }
+
+// Value returns what env sets name to, nil for nothing.
+func Value(env []string, name string) *string {
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return &value
+		}
+	}
+	return nil
 }
 
 // Absolute is filepath.Abs with an error for people: it fails only if the current folder is gone or hidden.
