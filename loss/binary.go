@@ -26,8 +26,8 @@ import (
 // Targets are redistributed to the layout of the logits. The gradient of the logits,
 // sigmoid(x) - y, has their layout, and so has that of the targets, -x, where they depend
 // on a parameter. Partial logits are reduced first. The mean of no positions is NaN. With
-// logits of bfloat16 the targets, the computation and the loss are float32, and the gradient
-// is bfloat16. BinaryCrossEntropy throws an *Error for shapes or types that differ.
+// logits of bfloat16 the targets are bfloat16 or float32, the computation and the loss float32, and
+// the gradient bfloat16. BinaryCrossEntropy throws an *Error for shapes or types that differ.
 func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
 	defer logits.Mesh().Span("BinaryCrossEntropy").End()
 	const op = "BinaryCrossEntropy"
@@ -35,9 +35,9 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	switch {
 	case r >= reductions:
 		refuse(op, fmt.Sprintf("Reduction is %d; use Mean, Sum or None", r))
-	case targets.DType() != logits.DType().Wide():
-		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type, targets of bfloat16 logits float32; "+
-			"Cast the targets to %v", logits, targets, logits.DType().Wide()))
+	case targets.DType() != logits.DType() && targets.DType() != logits.DType().Wide():
+		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type; Cast the targets to %v", logits, targets,
+			logits.DType().Wide()))
 	case !slices.Equal(logits.Shape(), targets.Shape()):
 		refuse(op, fmt.Sprintf("logits %v and targets %v: give one target for each logit", logits, targets))
 	case logits.Mesh() != targets.Mesh():
@@ -45,7 +45,7 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	}
 	logits = logits.Reduced()
 	dt := logits.DType()
-	targets = targets.Redistribute(logits.Placements()...)
+	targets = targets.Redistribute(logits.Placements()...).Cast(dt.Wide())
 	x, y := logits.Detach().Cast(dt.Wide()), targets.Detach()
 	losses := x.Relu().Sub(x.Mul(y)).Add(x.Abs().Neg().Exp().Log1p())
 	scale := 1.0

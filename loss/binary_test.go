@@ -93,18 +93,19 @@ func TestBinaryCrossEntropyOfSureLogits(t *testing.T) {
 	})
 }
 
-// TestBinaryCrossEntropyOfHalves holds that bfloat16 logits are those of float32, and
+// TestBinaryCrossEntropyOfHalves holds that bfloat16 logits and targets are those of float32, and
 // the gradient theirs, rounded.
 func TestBinaryCrossEntropyOfHalves(t *testing.T) {
 	for _, mesh := range [][]int{{1}, {3}} {
 		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			half := meshtest.Place(m, single(meshtest.Numbers(15, 1, 3)), []int{5, 3}, shard0).Cast(tensor.BFloat16)
 			wide := half.Cast(tensor.Float32)
-			targets := meshtest.Place(m, single(meshtest.Numbers(15, 2, 0.5)), []int{5, 3}, replicate)
+			narrow := meshtest.Place(m, single(meshtest.Numbers(15, 2, 0.5)), []int{5, 3}, replicate).Cast(tensor.BFloat16)
+			targets := narrow.Cast(tensor.Float32)
 			for r := range loss.None + 1 {
 				var got, want *dtensor.Tensor
 				_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-					got, want = loss.BinaryCrossEntropy(half, targets, r), loss.BinaryCrossEntropy(wide, targets, r)
+					got, want = loss.BinaryCrossEntropy(half, narrow, r), loss.BinaryCrossEntropy(wide, targets, r)
 					dtensor.Keep(got, want)
 					return got.Add(want).Sum(nil, false)
 				}, half, wide)
