@@ -108,6 +108,7 @@ func (s *running) pass(ctx context.Context, f func(i int) *Tensor, params []*Ten
 	if s.reached = s.reached || t.reaches(v); last && !s.reached {
 		refuseConstant("ValueAndGrad", v, "the parameters")
 	}
+	unchanged(params)
 	eng.tape = nil // the backward pass is not recorded
 	defer eng.ops.pause()()
 	value := s.withValue(v.Detach(), scope, last)

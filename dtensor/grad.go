@@ -54,8 +54,9 @@ func (g Grad) spec() *spec {
 //
 // Params are marked for the duration of the call: what operators compute from
 // them is recorded. They must be made outside f, be of a floating-point type
-// and on one device; using one in two ValueAndGrad at once is refused. Second
-// derivatives are those of Gradients.
+// and on one device; using one in two ValueAndGrad at once is refused, and so is one that
+// f changes, as an optimizer does, after it has used it: changes that are written through
+// tensor.Data or Ptr are not seen. Second derivatives are those of Gradients.
 //
 // Everything allocated inside f goes back to the pool when ValueAndGrad
 // returns, except the results and what was passed to Keep.
@@ -89,6 +90,18 @@ func mark(t *tape, params []*Tensor) {
 				operand(name, p))
 		}
 		p.node = t.add("parameter", p.spec, nil)
+	}
+}
+
+// unchanged throws if the memory of a parameter was changed after an operator had used it: the operator's gradient would be
+// computed from numbers that it has not seen.
+func unchanged(params []*Tensor) {
+	for i, p := range params {
+		if n := p.node; n.used != 0 && n.was != n.local.Changes() {
+			refuse("ValueAndGrad", fmt.Sprintf("parameter %d was changed in place after an operator had used it, so its gradient would be wrong", i),
+				"make optimizer steps, and changes by Local, before the function uses the parameter or after ValueAndGrad has returned",
+				operand("parameter", p))
+		}
 	}
 }
 

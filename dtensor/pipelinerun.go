@@ -252,6 +252,7 @@ func (r *pipelining) backward(number, part int) {
 			p.node.inherit(r.sum.leaves[i])
 		}
 	}
+	unchanged(r.params)
 	flight.out.accumulate(gy)
 	if flight.loss != nil {
 		flight.loss.accumulate(filled(flight.loss.spec.replicated(), flight.loss.DType(), 1))

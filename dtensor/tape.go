@@ -46,9 +46,11 @@ type node struct {
 type leaf struct {
 	apart bool // gradients that arrive are kept apart, in parts
 	parts []*Tensor
-	rows  []*Rows // row-sparse gradients that have arrived
-	used  int     // how many nodes the tape had when an operator first asked about it, 0: none has
-	sent  bool    // the sum of its gradients over the ranks has begun
+	rows  []*Rows        // row-sparse gradients that have arrived
+	used  int            // how many nodes the tape had when an operator first asked about it, 0: none has
+	local *tensor.Tensor // the parameter's memory then
+	was   uint32         // how often it had been changed
+	sent  bool           // the sum of its gradients over the ranks has begun
 }
 
 func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
@@ -74,7 +76,7 @@ func (t *Tensor) tracked() bool {
 		return false
 	}
 	if n := t.node; n.leaf != nil && n.used == 0 {
-		n.used = len(n.tape.nodes)
+		n.used, n.local, n.was = len(n.tape.nodes), t.local, t.local.Changes()
 	}
 	now := t.spec.mesh.eng.tape
 	if now == nil || t.node.tape == now {

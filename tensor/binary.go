@@ -36,7 +36,7 @@ func BinaryTo(dst *Tensor, op kernel.BinaryOp, a, b *Tensor) {
 		throwShape(name, "%v and %v do not broadcast to the destination %v", a.brief(), b.brief(), dst.brief())
 	}
 	if sameShape(a, b) {
-		a.dev.Binary(op, a.dtype, dst.ptr(name), a.ptr(name), b.ptr(name), a.numel)
+		a.dev.Binary(op, a.dtype, dst.change(name), a.ptr(name), b.ptr(name), a.numel)
 	} else {
 		broadcastTo(name, dst, op, a, b)
 	}
@@ -46,7 +46,7 @@ func BinaryTo(dst *Tensor, op kernel.BinaryOp, a, b *Tensor) {
 // broadcastTo computes op of a and b, whose shapes broadcast to that of dst, into dst.
 // The caller keeps a and b alive.
 func broadcastTo(name string, dst *Tensor, op kernel.BinaryOp, a, b *Tensor) {
-	a.dev.BinaryLoop(op, a.dtype, dst.ptr(name), a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
+	a.dev.BinaryLoop(op, a.dtype, dst.change(name), a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
 }
 
 // Add returns a + b.
@@ -79,7 +79,7 @@ func AddTo(dst, src *Tensor) {
 	wantNumber(op, dst)
 	wantSameType(op, dst, src)
 	wantSameShape(op, dst, src)
-	d := dst.ptr(op)
+	d := dst.change(op)
 	dst.dev.Binary(kernel.OpAdd, dst.dtype, d, d, src.ptr(op), dst.numel)
 	runtime.KeepAlive(src)
 }
@@ -90,7 +90,7 @@ func AddScaledTo(dst *Tensor, alpha float64, src *Tensor) {
 	wantFloat(op, dst)
 	wantSameType(op, dst, src)
 	wantSameShape(op, dst, src)
-	dst.dev.Axpy(dst.dtype, dst.ptr(op), alpha, src.ptr(op), dst.numel)
+	dst.dev.Axpy(dst.dtype, dst.change(op), alpha, src.ptr(op), dst.numel)
 	runtime.KeepAlive(src)
 }
 
@@ -99,6 +99,6 @@ func ScaleTo(dst *Tensor, v float64) {
 	const op = "ScaleTo"
 	wantNumber(op, dst)
 	wantWhole(op, dst, v)
-	d := dst.ptr(op)
+	d := dst.change(op)
 	dst.dev.BinaryScalar(kernel.OpMul, dst.dtype, d, d, kernel.Number{Value: v}, dst.numel)
 }

@@ -41,7 +41,7 @@ func Arange(dev Device, dt DType, start, n int) *Tensor {
 }
 
 // Fill sets every element of t to v, rounded to its type.
-func Fill(t *Tensor, v float64) { t.dev.Fill(t.dtype, t.ptr("Fill"), t.numel, v) }
+func Fill(t *Tensor, v float64) { t.dev.Fill(t.dtype, t.change("Fill"), t.numel, v) }
 
 // FromSlice returns a tensor with a copy of data. It throws a *ShapeError if the
 // sizes do not multiply to len(data).
@@ -120,7 +120,7 @@ func Copy(dst, src *Tensor) {
 	if dst.dtype != src.dtype {
 		throwType(op, "%v into %v: element types differ; Cast first", src.brief(), dst.brief())
 	}
-	d, s, n := dst.ptr(op), src.ptr(op), src.Bytes()
+	d, s, n := dst.change(op), src.ptr(op), src.Bytes()
 	if n == 0 {
 		return
 	}
@@ -157,6 +157,6 @@ func CastTo(dst, x *Tensor) {
 		return
 	}
 	wantSameDevice(op, dst, x)
-	x.dev.Cast(dst.dtype, dst.ptr(op), x.dtype, x.ptr(op), x.numel)
+	x.dev.Cast(dst.dtype, dst.change(op), x.dtype, x.ptr(op), x.numel)
 	runtime.KeepAlive(x)
 }

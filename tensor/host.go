@@ -29,6 +29,7 @@ func Read[T Elem](t *Tensor) []T {
 // Edit calls f to change the elements of t: where they lie on a CPU, else in a copy
 // that it writes back. It throws as ToSlice does.
 func Edit[T Elem](t *Tensor, f func(elems []T)) {
+	t.change("Edit")
 	if OnHost(t.dev) {
 		f(data[T](t, "Edit"))
 		runtime.KeepAlive(t)

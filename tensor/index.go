@@ -84,7 +84,7 @@ func IndexAddTo(dst *Tensor, dim int, index, src *Tensor) {
 			want[:dst.ndim])
 	}
 	wantInRange(op, index, dst.dims[dim])
-	dst.dev.IndexAdd(dst.dtype, dst.ptr(op), src.ptr(op), index.indices(op), dst.along(dim))
+	dst.dev.IndexAdd(dst.dtype, dst.change(op), src.ptr(op), index.indices(op), dst.along(dim))
 	keepAlive(src, index)
 }
 
@@ -136,7 +136,7 @@ func scatter(op string, dst *Tensor, dim int, index, src *Tensor, add bool) {
 	wantSameType(op, dst, src)
 	p := dst.pick(op, "dst", dim, index, src)
 	wantInRange(op, index, dst.dims[dim])
-	dst.dev.Scatter(dst.dtype, add, dst.ptr(op), src.ptr(op), p)
+	dst.dev.Scatter(dst.dtype, add, dst.change(op), src.ptr(op), p)
 	keepAlive(src, index)
 }
 

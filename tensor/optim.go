@@ -34,7 +34,7 @@ func (o SGD) Step(param, grad, buf *Tensor, first bool) {
 	if first {
 		o.Dampening = 0
 	}
-	param.dev.SGD(param.dtype, param.ptr(op), grad.ptr(op), addrOf(op, buf), param.numel, kernel.SGD(o))
+	param.dev.SGD(param.dtype, param.change(op), grad.ptr(op), addrOf(op, buf), param.numel, kernel.SGD(o))
 	keepAlive(grad, buf)
 }
 
@@ -99,7 +99,7 @@ func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
 // apply does one step on rows of param: those that index names, or all if it is nil.
 func (o Adam) apply(param, grad, m, v, index *Tensor, size kernel.Matrix, step int) {
 	const op = "Adam"
-	param.dev.Adam(kernel.Adam{Matrix: size, DType: param.dtype, Param: param.ptr(op), Grad: grad.ptr(op), M: m.ptr(op),
+	param.dev.Adam(kernel.Adam{Matrix: size, DType: param.dtype, Param: param.change(op), Grad: grad.ptr(op), M: m.ptr(op),
 		V: v.ptr(op), Index: addrOf(op, index), Step: o.constants(step)})
 	keepAlive(grad, index)
 }
@@ -128,7 +128,7 @@ func (o Adagrad) StepRows(table *Tensor, grad Rows, state, mean *Tensor) {
 		throwShape(op, "mean %v for gradient %v: want one float64 a row", mean.brief(), grad.Values.brief())
 	}
 	table.dev.AdagradRows(kernel.Adagrad{Matrix: kernel.Matrix{Rows: grad.Index.numel, Cols: table.dims[1]}, DType: table.dtype,
-		Table: table.ptr(op), Grad: grad.Values.ptr(op), State: state.ptr(op), Index: grad.Index.ptr(op),
+		Table: table.change(op), Grad: grad.Values.ptr(op), State: state.ptr(op), Index: grad.Index.ptr(op),
 		Mean: addrOf(op, mean), LR: o.LR, Eps: o.Eps})
 	keepAlive(grad.Index, grad.Values, mean)
 }

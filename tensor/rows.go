@@ -42,7 +42,7 @@ func TakeRowsTo(dst, table, ids *Tensor, lo int, zero bool) {
 	if dst.numel != ids.numel*dim {
 		throwShape(op, "dst %v for ids %v and rows of %d: sizes do not fit", dst.brief(), ids.brief(), dim)
 	}
-	dst.dev.TakeRows(dst.dtype.Size(), dst.ptr(op), table.ptr(op), ids.indices(op),
+	dst.dev.TakeRows(dst.dtype.Size(), dst.change(op), table.ptr(op), ids.indices(op),
 		kernel.Table{Lo: lo, Rows: rows, Dim: dim}, zero)
 	keepAlive(table, ids)
 }
@@ -133,7 +133,7 @@ func Coalesce(ids, values *Tensor, lo, n int) Rows {
 func addRowsTo(op string, table *Tensor, rows Rows, scale float64) {
 	wantFloat(op, table)
 	wantRows(op, table, rows)
-	table.dev.AddRows(table.dtype, table.ptr(op), rows.Values.ptr(op), rows.Index.indices(op), table.dims[1], scale)
+	table.dev.AddRows(table.dtype, table.change(op), rows.Values.ptr(op), rows.Index.indices(op), table.dims[1], scale)
 	keepAlive(rows.Index, rows.Values)
 }
 

@@ -26,6 +26,7 @@ type Tensor struct {
 	numel int    // the product of the sizes
 	dtype DType
 	ndim  uint8
+	made  uint32 // how many changes of the memory have been made; of a view base counts
 	dims  [kernel.MaxDims]int
 }
 
@@ -67,6 +68,17 @@ func (t *Tensor) ptr(op string) unsafe.Pointer {
 //
 //go:noinline
 func keepAlive(...*Tensor) {}
+
+// change is ptr for a function that changes the elements.
+func (t *Tensor) change(op string) unsafe.Pointer {
+	t.root().made++
+	return t.ptr(op)
+}
+
+// Changes returns how often functions of this package have changed the memory of t, by t or by a view of it: as with
+// PyTorch's version of a tensor, two equal numbers mean that no such function was called between. What a program
+// writes through Data or Ptr is not counted, nor are PutRows and ScaleRowsTo, by which lookups add rows and keep them short.
+func (t *Tensor) Changes() uint32 { return t.root().made }
 
 // addrOf is t.ptr for a tensor that may be nil.
 func addrOf(op string, t *Tensor) unsafe.Pointer {
