@@ -54,7 +54,8 @@ func (d *Digest) equal(e *Digest) bool {
 // every rank. It makes one reduction, of 16 numbers a tensor, and of 32 where several
 // ranks hold the same elements: of these it checks that they are equal to the bit, and returns a
 // *ReplicaError if they are not. Values are not in it. It is collective over world.
-func Digests(ctx context.Context, world *comm.Comm, state *State) ([]Digest, error) {
+func Digests(ctx context.Context, world *comm.Comm, state *State) (_ []Digest, err error) {
+	defer fault.Locate(&err)
 	list, err := digests(ctx, world, state, 1)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: Digests: %w", err)
@@ -66,7 +67,8 @@ func Digests(ctx context.Context, world *comm.Comm, state *State) ([]Digest, err
 // that is replicated over them, to the bit, the same on every rank. It costs a nanosecond or
 // two for each such element, and one reduction of 32 numbers a tensor; nothing where no tensor is
 // replicated. It is collective over world.
-func CheckReplicas(ctx context.Context, world *comm.Comm, state *State) error {
+func CheckReplicas(ctx context.Context, world *comm.Comm, state *State) (err error) {
+	defer fault.Locate(&err)
 	if _, err := digests(ctx, world, state, 2); err != nil {
 		return fmt.Errorf("checkpoint: CheckReplicas: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // digestFormat begins the first line of a file of digests.
@@ -93,9 +94,9 @@ type digestEntry struct {
 // resumed: of a step that is there twice the later line counts. It is collective over world,
 // whose first rank writes, and its error is the same on every rank. In a program that runs for gorun plan, which has no numbers,
 // it leaves the file as it is.
-func OpenDigestLog(ctx context.Context, world *comm.Comm, path string, goOn bool) (*DigestLog, error) {
+func OpenDigestLog(ctx context.Context, world *comm.Comm, path string, goOn bool) (_ *DigestLog, err error) {
+	defer fault.Locate(&err)
 	l := &DigestLog{world: world}
-	var err error
 	if world.Rank() == 0 && !isPlanned(world) {
 		l.file, err = openDigests(path, goOn, world.Size())
 	}

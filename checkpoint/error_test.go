@@ -115,7 +115,10 @@ func TestMisuseOfState(t *testing.T) {
 			var s State
 			c.add(&s, m)
 			if err := store.Save(ctx, 1, &s); err != nil {
-				return fmt.Errorf("too early: %w", err)
+				return err
+			}
+			if !strings.HasPrefix(c.says, "rank 1") {
+				return errors.New("checkpoint: Save returned no error")
 			}
 			return store.Wait()
 		}, "checkpoint: Save: ", c.says)

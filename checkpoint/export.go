@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // slabElems is how many elements of a tensor are sent to the writing rank at a time.
@@ -35,7 +36,8 @@ const slabElems = 1 << 20
 // is complete, and what makes a folder a model appears last. Export is collective
 // over world and its error the same on every rank. In a program that runs for gorun plan
 // it checks the names and writes nothing.
-func Export(ctx context.Context, world *comm.Comm, path string, state *State, o ExportOptions) error {
+func Export(ctx context.Context, world *comm.Comm, path string, state *State, o ExportOptions) (err error) {
+	defer fault.Locate(&err)
 	if err := export(ctx, world, osFS{}, path, state, o); err != nil {
 		return fmt.Errorf("checkpoint: Export: %w", err)
 	}

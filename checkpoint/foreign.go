@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -24,7 +25,8 @@ type TensorInfo struct {
 
 // Tensors lists the tensors of a checkpoint or a model, which path names as it does for
 // Load. It reads the index or the headers alone, and needs no ranks.
-func Tensors(path string) ([]TensorInfo, error) {
+func Tensors(path string) (_ []TensorInfo, err error) {
+	defer fault.Locate(&err)
 	_, _, text, err := findIndex(osFS{}, path)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: Tensors: %w", err)

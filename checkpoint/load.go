@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -62,7 +63,8 @@ type LoadOptions struct {
 //
 // In a program that runs for gorun plan, which has no numbers, it reads nothing: the file may be on
 // the cluster alone, or be one that the program would have written.
-func Load(ctx context.Context, world *comm.Comm, path string, state *State, o LoadOptions) error {
+func Load(ctx context.Context, world *comm.Comm, path string, state *State, o LoadOptions) (err error) {
+	defer fault.Locate(&err)
 	if isPlanned(world) {
 		return nil
 	}

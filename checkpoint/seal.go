@@ -36,6 +36,7 @@ type sealedPart struct {
 
 // NewSeal seals what this rank holds in memory of the tensors of state. It makes no call, and costs some nanoseconds an element.
 func NewSeal(state *State) (s *Seal, err error) {
+	defer fault.Locate(&err)
 	sorted := state.sorted()
 	s = &Seal{tensors: sorted.tensors}
 	if sorted.err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // SHA256 returns the SHA-256, in hex, of the tensors of state, the same on every rank: of, for
@@ -15,7 +16,8 @@ import (
 // row-major order, as they lie in memory. It does not depend on how the tensors are divided.
 // They come to the first rank a few MiB at a time. Values are not in it. It is collective over
 // world. In a program that runs for gorun plan, which has no numbers, it is zeros.
-func SHA256(ctx context.Context, world *comm.Comm, state *State) (string, error) {
+func SHA256(ctx context.Context, world *comm.Comm, state *State) (_ string, err error) {
+	defer fault.Locate(&err)
 	sum, err := sha256Of(ctx, world, state)
 	if err != nil {
 		return "", fmt.Errorf("checkpoint: SHA256: %w", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/job"
 	kept "github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -55,7 +56,8 @@ const snapshotBlock = 256 << 10
 // their memory, two of each rank's part, and returns an error if that does not fit. It reads the
 // last snapshot whole, and the one before if that is damaged. world is that of runtime.Main. It
 // is collective.
-func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapshots, error) {
+func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (_ *Snapshots, err error) {
+	defer fault.Locate(&err)
 	at := job.SnapshotsOf(ctx)
 	if at == nil {
 		return nil, nil
@@ -64,7 +66,7 @@ func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapsh
 	now, free := state.asSaved(ctx)
 	defer free()
 	sorted := now.sorted()
-	err := sorted.err
+	err = sorted.err
 	if err == nil {
 		s.plan, err = s.plan.next(world.WorldRank(world.Rank()), sorted.tensors)
 	}
@@ -206,7 +208,8 @@ type description struct {
 // Save keeps the state as it is after so many steps. It returns when all ranks have
 // copied theirs, with the same error on every rank. On several hosts it waits first until the
 // one before is whole on the other hosts, see Busy, and its error may be that this has failed.
-func (s *Snapshots) Save(ctx context.Context, step int) error {
+func (s *Snapshots) Save(ctx context.Context, step int) (err error) {
+	defer fault.Locate(&err)
 	if s.hosts() > 1 { // the slots that are written now have the one that counted until then
 		if err := agree(ctx, s.c, s.arrived()); err != nil {
 			return fmt.Errorf("checkpoint: the snapshot before that of step %d: %w", step, err)
@@ -317,6 +320,7 @@ func (s *Snapshots) copyTensor(w io.Writer, data *tensor.Tensor, size int) (sums
 // Resume loads the last snapshot into the state, on any number of ranks, and returns its step;
 // ok is false if there is none. It is called before the first Save.
 func (s *Snapshots) Resume(ctx context.Context) (step int, ok bool, err error) {
+	defer fault.Locate(&err)
 	if len(s.last.Parts) == 0 {
 		return 0, false, nil
 	}

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
@@ -87,8 +89,9 @@ type Store struct {
 //
 // In a program that runs for gorun plan, which has no numbers, a store neither reads nor writes
 // files: saves succeed, and there is nothing to resume.
-func Open(ctx context.Context, world *comm.Comm, root string, o Options) (*Store, error) {
-	err := o.validate()
+func Open(ctx context.Context, world *comm.Comm, root string, o Options) (_ *Store, err error) {
+	defer fault.Locate(&err)
+	err = o.validate()
 	s := &Store{world: world, root: root, o: o, me: thisProcess(), damaged: map[string]bool{}, none: isPlanned(world)}
 	if err == nil && world.Rank() == 0 && !o.ReadOnly && !s.none {
 		if err = makeRoot(o.fs, root); err == nil {
@@ -133,12 +136,14 @@ func makeRoot(fs fileSystem, root string) error {
 // may, is not copied: Save then returns when all is written.
 //
 // Save first waits for the save before, if it is still under way, and returns its
-// error. Whatever goes wrong with this one is returned, the same on every rank,
+// error. What this rank has done wrong, such as to add a Partial tensor to state, is returned at
+// once. Whatever else goes wrong with this save is returned, the same on every rank,
 // by the next Save or by Wait. An error does not end the store: to go on and
 // try again at a later step is the caller's choice.
 //
 // Saving a step again replaces its checkpoint once the new one is complete.
-func (s *Store) Save(ctx context.Context, step int, state *State) error {
+func (s *Store) Save(ctx context.Context, step int, state *State) (err error) {
+	defer fault.Locate(&err)
 	before := s.Wait()
 	if s.none {
 		return before
@@ -163,6 +168,9 @@ func (s *Store) Save(ctx context.Context, step int, state *State) error {
 		s.saving <- <-s.saving
 		snap.free()
 	}
+	if snap.err != nil { // nothing is written, on any rank
+		return cmp.Or(before, s.Wait())
+	}
 	return before
 }
 
@@ -171,6 +179,7 @@ func (s *Store) Save(ctx context.Context, step int, state *State) error {
 // whose steps are faster than its disk saves as often as the disk allows. It
 // makes one collective of one number over world.
 func (s *Store) TrySave(ctx context.Context, step int, state *State) (started bool, err error) {
+	defer fault.Locate(&err)
 	busy := []int64{0}
 	if s.saving != nil && len(s.saving) == 0 {
 		busy[0] = 1
@@ -187,11 +196,12 @@ func (s *Store) TrySave(ctx context.Context, step int, state *State) (started bo
 // Wait returns when no save is under way, with the error of the last one, the
 // same on every rank; nil if there was none or its error has been returned. A
 // program that saves calls Wait before it ends; where it does not, runtime.Main does.
-func (s *Store) Wait() error {
+func (s *Store) Wait() (err error) {
+	defer fault.Locate(&err)
 	if s.saving == nil {
 		return nil
 	}
-	err := <-s.saving
+	err = <-s.saving
 	s.saving = nil
 	if err != nil {
 		return fmt.Errorf("checkpoint: Save: %w", err)
@@ -205,6 +215,7 @@ func (s *Store) Wait() error {
 // if there is none; if none is whole that is an error. Resume waits for a save under
 // way, and is collective; see Load.
 func (s *Store) Resume(ctx context.Context, state *State) (step int, ok bool, err error) {
+	defer fault.Locate(&err)
 	if err := s.Wait(); err != nil || s.none {
 		return 0, false, err
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Lines gives access to the records of a text file by number, so that any rank reads any record
@@ -19,7 +21,8 @@ type Lines struct {
 
 // OpenLines opens a file whose records are its lines. An empty line is a record; the end of the file
 // after a line end is none.
-func OpenLines(path string) (*Lines, error) {
+func OpenLines(path string) (_ *Lines, err error) {
+	defer fault.Locate(&err)
 	return openLines("OpenLines", path, lineEnd, false)
 }
 
@@ -66,13 +69,15 @@ func (l *Lines) At(i int) []byte {
 type JSON[T any] struct{ *Lines }
 
 // OpenJSON opens a file of JSON lines. Empty lines are left out.
-func OpenJSON[T any](path string) (JSON[T], error) {
+func OpenJSON[T any](path string) (_ JSON[T], err error) {
+	defer fault.Locate(&err)
 	l, err := openLines("OpenJSON", path, lineEnd, true)
 	return JSON[T]{l}, err
 }
 
 // At returns the value of line i, from 0 to Len()-1.
 func (j JSON[T]) At(i int) (value T, err error) {
+	defer fault.Locate(&err)
 	if err := json.Unmarshal(j.Lines.At(i), &value); err != nil {
 		line := bytes.Count(bytes.TrimSuffix(j.bytes[:j.starts[i+1]], []byte("\n")), []byte("\n"))
 		return value, fmt.Errorf("data: %s: line %d: %w", j.path, line+1, err)
@@ -90,7 +95,8 @@ type Table struct {
 }
 
 // OpenTable opens a table whose fields are separated by comma: ',' or '\t' or ';'.
-func OpenTable(path string, comma rune) (*Table, error) {
+func OpenTable(path string, comma rune) (_ *Table, err error) {
+	defer fault.Locate(&err)
 	l, err := openLines("OpenTable", path, rowEnd, true)
 	if err != nil {
 		return nil, err
@@ -128,7 +134,8 @@ func rowEnd(text []byte) int {
 func (t *Table) Columns() []string { return slices.Clone(t.names) }
 
 // Column returns the index of a column. The error lists the table's columns.
-func (t *Table) Column(name string) (int, error) {
+func (t *Table) Column(name string) (_ int, err error) {
+	defer fault.Locate(&err)
 	if i := slices.Index(t.names, name); i >= 0 {
 		return i, nil
 	}
@@ -139,7 +146,8 @@ func (t *Table) Column(name string) (int, error) {
 func (t *Table) Len() int { return t.Lines.Len() - 1 }
 
 // At returns the fields of row i, from 0 to Len()-1: as many as there are columns.
-func (t *Table) At(i int) ([]string, error) {
+func (t *Table) At(i int) (_ []string, err error) {
+	defer fault.Locate(&err)
 	fields, err := t.row(i + 1)
 	if err == nil && len(fields) != len(t.names) {
 		err = fmt.Errorf("%d fields, and %d columns are named", len(fields), len(t.names))

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -20,7 +21,8 @@ type Order struct {
 }
 
 // NewOrder orders n records in batches of batch records over all ranks. Both must be above 0.
-func NewOrder(n, batch int, seed uint64) (*Order, error) {
+func NewOrder(n, batch int, seed uint64) (_ *Order, err error) {
+	defer fault.Locate(&err)
 	if n < 1 || batch < 1 {
 		return nil, fmt.Errorf("data: NewOrder: %d records in batches of %d; give at least one of each", n, batch)
 	}

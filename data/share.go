@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/internal/snapshot"
 )
@@ -12,7 +13,8 @@ import (
 // Share has rank 0 make some bytes and returns them on every rank: what one rank reads or
 // computes for all. If produce fails, rank 0 returns its error, which should end the job; the
 // others wait for it.
-func Share(ctx context.Context, world *comm.Comm, produce func() ([]byte, error)) ([]byte, error) {
+func Share(ctx context.Context, world *comm.Comm, produce func() ([]byte, error)) (_ []byte, err error) {
+	defer fault.Locate(&err)
 	var bytes []byte
 	size := []int64{0}
 	if world.Rank() == 0 {
@@ -35,7 +37,8 @@ func Share(ctx context.Context, world *comm.Comm, produce func() ([]byte, error)
 // stay in memory of gorun's, for reading, under a name that no other call of the program has: when the job
 // goes on after a failure, produce is not called again, on as many ranks as before or others.
 // Where that memory does not fit, and on several hosts, nothing is kept.
-func ShareKept(ctx context.Context, world *comm.Comm, name string, produce func() ([]byte, error)) ([]byte, error) {
+func ShareKept(ctx context.Context, world *comm.Comm, name string, produce func() ([]byte, error)) (_ []byte, err error) {
+	defer fault.Locate(&err)
 	at := job.SnapshotsOf(ctx)
 	if at == nil || len(at.Hosts) > 1 {
 		return Share(ctx, world, produce)

@@ -3,6 +3,8 @@ package data
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Tokens are the token ids in a file of little-endian integers of 2 or 4 bytes without a header, as
@@ -14,7 +16,8 @@ type Tokens struct {
 }
 
 // OpenTokens opens a file of ids of width bytes, 2 or 4.
-func OpenTokens(path string, width int) (*Tokens, error) {
+func OpenTokens(path string, width int) (_ *Tokens, err error) {
+	defer fault.Locate(&err)
 	if width != 2 && width != 4 {
 		return nil, fmt.Errorf("data: OpenTokens: ids of %d bytes; give 2 or 4", width)
 	}
@@ -42,7 +45,8 @@ func (t *Tokens) At(i int) int32 {
 }
 
 // AppendTokens appends ids to the bytes of a file for OpenTokens. Each must fit in width bytes.
-func AppendTokens(file []byte, ids []int32, width int) ([]byte, error) {
+func AppendTokens(file []byte, ids []int32, width int) (_ []byte, err error) {
+	defer fault.Locate(&err)
 	for i, id := range ids {
 		switch {
 		case width == 2 && id>>16 == 0:

@@ -24,6 +24,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
@@ -43,7 +44,8 @@ type Sampler struct {
 
 // NewSampler draws windows of context inputs, each with its targets, from
 // tokens, which it keeps. tokens must be longer than context.
-func NewSampler(tokens []int32, context int, seed uint64) (*Sampler, error) {
+func NewSampler(tokens []int32, context int, seed uint64) (_ *Sampler, err error) {
+	defer fault.Locate(&err)
 	if context < 1 || len(tokens) <= context {
 		return nil, fmt.Errorf("data: NewSampler: windows of %d tokens from a text of %d; give more text or choose a context from 1 to %d",
 			context, len(tokens), max(1, len(tokens)-1))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/serve"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -16,14 +17,16 @@ import (
 // package serve answers lookups from, in place of what is at path. The first rank of the
 // mesh writes it and holds all rows meanwhile, of a table with a Store some at a time. Export is
 // collective over the mesh, and its error the same on every rank of it; a rank outside does nothing.
-func (t *Table) Export(ctx context.Context, path string) error {
-	_, _, err := export(ctx, "Export", t.weight.Mesh(), t.whole, path, false)
+func (t *Table) Export(ctx context.Context, path string) (err error) {
+	defer fault.Locate(&err)
+	_, _, err = export(ctx, "Export", t.weight.Mesh(), t.whole, path, false)
 	return err
 }
 
 // ExportChanges writes the rows that have changed since the last Export or ExportChanges
 // at path, as serve.Update does, and returns how many. It is collective as Export is.
 func (t *Table) ExportChanges(ctx context.Context, path string) (changed int, err error) {
+	defer fault.Locate(&err)
 	changed, _, err = export(ctx, "ExportChanges", t.weight.Mesh(), t.whole, path, true)
 	return changed, err
 }
@@ -144,14 +147,16 @@ func (s *stored) gather(op string, first, n int) *tensor.Tensor {
 }
 
 // Export writes the keys and their rows; see Table.Export.
-func (d *Dynamic) Export(ctx context.Context, path string) error {
-	_, _, err := export(ctx, "Export", d.mesh(), d.whole, path, false)
+func (d *Dynamic) Export(ctx context.Context, path string) (err error) {
+	defer fault.Locate(&err)
+	_, _, err = export(ctx, "Export", d.mesh(), d.whole, path, false)
 	return err
 }
 
 // ExportChanges writes the rows that have changed and the keys that have lost theirs since
 // the last Export or ExportChanges at path, as serve.Update does, and returns how many.
 func (d *Dynamic) ExportChanges(ctx context.Context, path string) (changed, removed int, err error) {
+	defer fault.Locate(&err)
 	return export(ctx, "ExportChanges", d.mesh(), d.whole, path, true)
 }
 

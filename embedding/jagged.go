@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -92,7 +93,8 @@ func NewJagged(mesh *dtensor.Mesh, features []string, samples int, lengths []int
 //
 // Every list is that of a sample. Bags are as without Inverse, up to the order in which
 // gradients of repeated lists are added up.
-func JaggedOf(mesh *dtensor.Mesh, samples int, lists []Lists, placements ...layout.Placement) (*Jagged, error) {
+func JaggedOf(mesh *dtensor.Mesh, samples int, lists []Lists, placements ...layout.Placement) (_ *Jagged, err error) {
+	defer fault.Locate(&err)
 	const op = "JaggedOf"
 	names := make([]string, len(lists))
 	for f := range lists {

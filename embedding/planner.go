@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -127,7 +128,8 @@ func (c choice) layout(axis string) Layout {
 // which lie where they were made: MemoryBytes is then what the others may take.
 //
 // It returns an error, and leaves the tables as they are, where NewPlan does, and for a feature that sample lacks.
-func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions, sample ...Lists) (*Plan, error) {
+func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions, sample ...Lists) (_ *Plan, err error) {
+	defer fault.Locate(&err)
 	var demands []Demand
 	var planned []*CollectionTable
 	for i := range tables {
@@ -170,7 +172,8 @@ func PlanTables(tables []CollectionTable, rates Rates, o PlanOptions, sample ...
 // The same arguments give the same plan, so ranks with the same rates agree. If
 // no plan is found that fits, NewPlan returns an error with the numbers; if what tables may
 // have cannot fit, it names these tables, and the rank.
-func NewPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
+func NewPlan(demands []Demand, rates Rates, o PlanOptions) (_ *Plan, err error) {
+	defer fault.Locate(&err)
 	o.Copies = max(o.Copies, 1)
 	switch {
 	case o.Ranks < 1:

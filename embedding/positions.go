@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -28,7 +29,8 @@ type PositionWeights struct {
 
 // NewPositionWeights makes factors of one, for each feature as many as the longest of its
 // lists may have ids.
-func NewPositionWeights(mesh *dtensor.Mesh, features []string, most []int) (*PositionWeights, error) {
+func NewPositionWeights(mesh *dtensor.Mesh, features []string, most []int) (_ *PositionWeights, err error) {
+	defer fault.Locate(&err)
 	if len(most) != len(features) {
 		return nil, fmt.Errorf("embedding: NewPositionWeights: %d lengths for %d features; give one for each", len(most), len(features))
 	}
@@ -53,7 +55,8 @@ func (p *PositionWeights) Params() []*dtensor.Tensor { return p.weights }
 // Apply returns the batch with these factors, as they are at each lookup. It returns an
 // error, on the rank that can see it, for a list that is longer than there are factors,
 // and for a feature that the batch has not or that has weights already.
-func (p *PositionWeights) Apply(j *Jagged) (*Jagged, error) {
+func (p *PositionWeights) Apply(j *Jagged) (_ *Jagged, err error) {
+	defer fault.Locate(&err)
 	if j.mesh != p.mesh {
 		return nil, fmt.Errorf("embedding: Apply: the batch is on mesh %v and the factors on another, %v; make it on theirs", j.mesh, p.mesh)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A Value is a number with a name, such as a loss.
@@ -44,7 +45,8 @@ func (m *Means) Add(name string, value, weight float64) {
 
 // Reduce returns the means over all ranks, in the order in which names were first added, and
 // empties m. A mean of weight 0 is NaN. It is an error on all ranks if they have added different names.
-func (m *Means) Reduce(ctx context.Context, world *comm.Comm) ([]Value, error) {
+func (m *Means) Reduce(ctx context.Context, world *comm.Comm) (_ []Value, err error) {
+	defer fault.Locate(&err)
 	// The sums of a hash of the names and of its square: that of the squares is the least if all are the same.
 	hash := fnv.New32a()
 	fmt.Fprintf(hash, "%q", m.names)

@@ -9,13 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // NewTensorBoard returns a Writer of an event file in directory dir, which it makes if needed.
 // TensorBoard shows each value as a curve:
 //
 //	tensorboard --logdir DIR
-func NewTensorBoard(dir string) (Writer, error) {
+func NewTensorBoard(dir string) (_ Writer, err error) {
+	defer fault.Locate(&err)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("metrics: NewTensorBoard: %w", err)
 	}

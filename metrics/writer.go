@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A Writer writes the values of each step for people or programs. One goroutine uses it, on
@@ -26,7 +28,8 @@ type Writer interface {
 // Open returns a Writer to path. The name says which: it writes JSON lines if it ends in .jsonl,
 // CSV if it ends in .csv, else TensorBoard's event files in a directory. It appends to an
 // existing file, so a run that goes on from a checkpoint adds to it.
-func Open(path string) (Writer, error) {
+func Open(path string) (_ Writer, err error) {
+	defer fault.Locate(&err)
 	extension := filepath.Ext(path)
 	if extension != ".jsonl" && extension != ".csv" {
 		return NewTensorBoard(path)

@@ -24,6 +24,7 @@ import (
 	"strconv"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // The fields of a line.
@@ -157,6 +158,7 @@ func (d *Data) Cut(lo, hi int) *Data {
 // Load has rank 0 read what ReadFile reads and hands it to all ranks. With the path "" it invents a log
 // of o.Rows lines as Generate does. bad is what rank 0 left out, nil on the others.
 func Load(ctx context.Context, world *comm.Comm, path string, o Options) (d *Data, bad *Bad, err error) {
+	defer fault.Locate(&err)
 	d = new(Data)
 	if world.Rank() == 0 && path != "" {
 		d, bad, err = ReadFile(path, o)

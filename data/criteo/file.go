@@ -13,12 +13,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // ReadFile reads a file, or of a folder its train.txt or its day_0, day_1 and so on, in the order
 // of the days. It reads through gzip what has a name that ends in .gz.
-func ReadFile(path string, o Options) (*Data, *Bad, error) {
+func ReadFile(path string, o Options) (_ *Data, _ *Bad, err error) {
+	defer fault.Locate(&err)
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err

@@ -40,8 +40,8 @@ func Throw(err error) {
 }
 
 // Catch stores a thrown error in *err; any other panic continues. The error's
-// text then ends in the line of the program that led to it, and errors.As and
-// errors.Is find the thrown error. It must be deferred directly:
+// text then ends in the line of the program that led to it, unless it names one already, and
+// errors.As and errors.Is find the thrown error. It must be deferred directly:
 // defer fault.Catch(&err).
 func Catch(err *error) {
 	switch r := recover().(type) {
@@ -62,6 +62,16 @@ func Located(err error) error {
 	var at site
 	runtime.Callers(2, at[:])
 	return located(thrown{err, at})
+}
+
+// Locate adds the line of the program to the error that a function returns, as Located does. It is for the functions that
+// programs call, and is deferred in their first line: defer fault.Locate(&err).
+func Locate(err *error) {
+	if *err != nil {
+		var at site
+		runtime.Callers(2, at[:])
+		*err = located(thrown{*err, at})
+	}
 }
 
 // CatchAll is Catch that also turns any other panic into an error with its stack.

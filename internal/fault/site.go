@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/gorun-spmd/gorun/internal/stack"
@@ -12,10 +13,10 @@ type site [stack.Depth]uintptr
 // located is a thrown error as Catch stores it.
 type located thrown
 
-// Error is the error's text and the line of the program, unless the text has it.
+// Error is the error's text and the line of the program, unless the text has one: the inner line is the one to look at.
 func (l located) Error() string {
 	text, line := l.err.Error(), l.at.line()
-	if line == "" || strings.Contains(text, line) {
+	if inner := (located{}); line == "" || strings.Contains(text, line) || errors.As(l.err, &inner) && inner.at.line() != "" {
 		return text
 	}
 	return text + " (at " + line + ")"

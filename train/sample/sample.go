@@ -19,6 +19,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Options say how adventurous the choice is. The zero value always takes the
@@ -67,7 +69,8 @@ type candidate struct {
 }
 
 // New returns a Sampler whose choices depend on the seed.
-func New(o Options, seed uint64) (*Sampler, error) {
+func New(o Options, seed uint64) (_ *Sampler, err error) {
+	defer fault.Locate(&err)
 	if err := o.check("New"); err != nil {
 		return nil, err
 	}
