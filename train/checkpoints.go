@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
@@ -119,8 +120,8 @@ func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say fu
 	}
 	state, ok := r.state()
 	if !ok {
-		return nil, 0, fmt.Errorf("%s: train: a checkpoint or snapshot is wanted, and nothing says what to keep; give Params and Optimizer, "+
-			"or Keep.State", r.Program)
+		return nil, 0, fault.Located(fmt.Errorf("%s: train: a checkpoint or snapshot is wanted, and nothing says what to keep; "+
+			"give Params and Optimizer, or Keep.State", r.Program))
 	}
 	k.state = state
 	settings := maps.Clone(r.Keep.Settings)
@@ -195,8 +196,8 @@ func (l *loop) holds() error {
 	if l.Keep.State != nil {
 		remedy = "add model.Buffers() or an average's State() to Keep.State"
 	}
-	return fmt.Errorf("%s: a step changes %d tensors that are no parameters and that checkpoints would not have, of a %s; %s",
-		l.Program, missing, of, remedy)
+	return fault.Located(fmt.Errorf("%s: a step changes %d tensors that are no parameters and that checkpoints would not have, of a %s; %s",
+		l.Program, missing, of, remedy))
 }
 
 // SHA256 returns the SHA-256 of the tensors that a checkpoint of the run has, see

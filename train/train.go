@@ -28,6 +28,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/visualize"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/metrics"
 	"github.com/gorun-spmd/gorun/metrics/progress"
@@ -106,7 +107,7 @@ const Ticks = 1 << 20
 // rank 0.
 func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)) error {
 	if err := r.check(); err != nil {
-		return err
+		return fault.Located(err)
 	}
 	if say == nil {
 		say = Say(world)
