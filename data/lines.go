@@ -77,7 +77,6 @@ func OpenJSON[T any](path string) (_ JSON[T], err error) {
 
 // At returns the value of line i, from 0 to Len()-1.
 func (j JSON[T]) At(i int) (value T, err error) {
-	defer fault.Locate(&err)
 	if err := json.Unmarshal(j.Lines.At(i), &value); err != nil {
 		line := bytes.Count(bytes.TrimSuffix(j.bytes[:j.starts[i+1]], []byte("\n")), []byte("\n"))
 		return value, fmt.Errorf("data: %s: line %d: %w", j.path, line+1, err)
@@ -146,8 +145,7 @@ func (t *Table) Column(name string) (_ int, err error) {
 func (t *Table) Len() int { return t.Lines.Len() - 1 }
 
 // At returns the fields of row i, from 0 to Len()-1: as many as there are columns.
-func (t *Table) At(i int) (_ []string, err error) {
-	defer fault.Locate(&err)
+func (t *Table) At(i int) ([]string, error) {
 	fields, err := t.row(i + 1)
 	if err == nil && len(fields) != len(t.names) {
 		err = fmt.Errorf("%d fields, and %d columns are named", len(fields), len(t.names))
