@@ -81,7 +81,10 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 // posWeight broadcasts to the logits, as one factor for each class does to [N, C].
 func BinaryCrossEntropyWithPosWeight(logits, targets, posWeight *dtensor.Tensor, r Reduction) *dtensor.Tensor {
 	wide := logits.DType().Wide()
-	x, y := operands("BinaryCrossEntropyWithPosWeight", r, logits.Cast(wide), targets)
+	if targets.DType() != logits.DType() {
+		logits = logits.Cast(wide)
+	}
+	x, y := operands("BinaryCrossEntropyWithPosWeight", r, logits, targets)
 	ones := y.Mul(posWeight.Cast(wide)).Mul(x.LogSigmoid())
 	zeros := y.Neg().AddScalar(1).Mul(x.Neg().LogSigmoid())
 	return reduced(ones.Add(zeros).Neg(), r)
