@@ -85,6 +85,15 @@ func TestGradRefusals(t *testing.T) {
 				return err
 			}},
 			{"nil", "returned nil", func() error { _, _, err := dtensor.ValueAndGrad(ctx, func() T { return nil }, x); return err }},
+			{"changed in place", "parameter 0 was changed in place", func() error {
+				_, _, err := dtensor.ValueAndGrad(ctx, func() T {
+					tensor.ScaleTo(x.Local(), 1) // nothing has used it yet
+					y := sum()
+					tensor.ScaleTo(tensor.Narrow(x.Local(), 0, 0, 1), 1)
+					return y
+				}, x)
+				return err
+			}},
 			{"in use", "second derivatives", func() error {
 				_, _, err := dtensor.ValueAndGrad(ctx, func() T {
 					if _, _, err := dtensor.ValueAndGrad(ctx, sum, x); err != nil {

@@ -77,3 +77,18 @@ func TestCaughtErrorNamesTheLine(t *testing.T) {
 		t.Errorf("got %q, want %q", got, text)
 	}
 }
+
+// An error has the line at which it began, and no other.
+func TestErrorNamesTheInnerLine(t *testing.T) {
+	_, _, line, _ := runtime.Caller(0)
+	inner := func() (err error) { defer Locate(&err); return errors.New("file") }
+	err := try(func() {
+		Throw(fmt.Errorf("outer: %w", inner()))
+	})
+	if got, want := err.Error(), fmt.Sprintf("outer: file (at fault/fault_test.go:%d)", line+1); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err = nil; Located(err) != nil {
+		t.Error("no error became one")
+	}
+}
