@@ -181,11 +181,14 @@ func TestErrorOfTheSaveBefore(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := store.Save(ctx, -1, new(State)); err != nil {
+		var other State // has another name on each rank, which they learn of in the background
+		n := 0
+		other.AddValue(fmt.Sprint(world.Rank()), &n)
+		if err := store.Save(ctx, 3, &other); err != nil {
 			return err
 		}
 		if err := store.Save(ctx, 4, new(State)); err == nil {
-			return errors.New("the error of step -1 is lost")
+			return errors.New("the error of step 3 is lost")
 		}
 		if err := errors.Join(store.Wait(), store.Wait()); err != nil {
 			return err
