@@ -115,6 +115,5 @@ func ExampleTry() {
 	// dtensor:
 	// MatMul:
 	// a [2, 3] S(0) on (tp=2), b [4, 2] R on (tp=2):
-	// ...mk,...kn->...mn:
-	// letter k is 3 in input 0 of shape [2 3], but 4 in input 1 of shape [4 2]; make them equal
+	// the last size of a is 3, and b has 4 rows; make them equal; Transpose(-2, -1) turns a matrix
 }

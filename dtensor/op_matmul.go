@@ -32,6 +32,9 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 	switch {
 	case a.NDim() == 0 || b.NDim() == 0:
 		refuse("MatMul", "an operand has no dimensions", "use Mul", operand("a", a), operand("b", b))
+	case a.Dim(-1) != b.Dim(max(-2, -b.NDim())):
+		refuse("MatMul", fmt.Sprintf("the last size of a is %d, and b has %d rows", a.Dim(-1), b.Dim(max(-2, -b.NDim()))),
+			"make them equal; Transpose(-2, -1) turns a matrix", operand("a", a), operand("b", b))
 	case b.NDim() == 1:
 		return a.MatMul(b.Unsqueeze(1)).Squeeze(-1)
 	case a.NDim() == 1:
@@ -173,6 +176,10 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	sameType("Linear", ts...)
 	if w.NDim() != 2 {
 		refuse("Linear", fmt.Sprintf("the weight has the shape %v", w.Shape()), "give [out, in]", operand("x", x), operand("w", w))
+	}
+	if x.NDim() > 0 && x.Dim(-1) != w.Dim(1) {
+		refuse("Linear", fmt.Sprintf("x has %d features, and the weight takes %d", x.Dim(-1), w.Dim(1)),
+			"make them equal; the weight is [out, in]", operand("x", x), operand("w", w))
 	}
 	if m.eng.same {
 		w = w.outputsAtLeaves(x)
