@@ -261,6 +261,7 @@ func TestRefusedByName(t *testing.T) {
 		for want, err := range map[string]error{
 			"backward of mine returned 0 gradients for 1 inputs": value(loss(), w),
 			"backward of mine returned 2 gradients for 1 inputs": value(loss(dtensor.Grad{}, dtensor.Grad{}), w),
+			"backward of mine returned a gradient of another":    value(loss(dtensor.Dense(x)), w),
 			"ValueAndGrad: the function is nil":                  value(nil, w),
 			"ValueAndGrad: parameter 1 is nil":                   value(loss(dtensor.Grad{}), w, nil),
 			"loss [] R on (x=2): the loss depends on none":       constant,

@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -351,6 +352,11 @@ func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) 
 			case g.rows != nil:
 				inputs[i].accumulateRows(op, g.rows)
 			case g.dense != nil:
+				if in := inputs[i]; !slices.Equal(g.dense.spec.shape, in.spec.shape) {
+					refuse("Record", fmt.Sprintf("backward of %s returned a gradient of another shape for input %d", op, i),
+						"return one of the input's shape, such as a sum over the dimensions that it was broadcast along",
+						operand("input", in), operand("gradient", g.dense))
+				}
 				inputs[i].accumulate(g.dense)
 			}
 		}
