@@ -94,10 +94,11 @@ func mark(t *tape, params []*Tensor) {
 }
 
 // unchanged throws if the memory of a parameter was changed after an operator had used it: the operator's gradient would be
-// computed from numbers that it has not seen.
+// computed from numbers that it has not seen. Those of a MaskPartial one change by themselves: a reduction zeroes rows that are
+// of other ranks.
 func unchanged(params []*Tensor) {
 	for i, p := range params {
-		if n := p.node; n.used != 0 && n.was != n.local.Changes() {
+		if n := p.node; n.used != 0 && !p.spec.masked && n.was != n.local.Changes() {
 			refuse("ValueAndGrad", fmt.Sprintf("parameter %d was changed in place after an operator had used it, so its gradient would be wrong", i),
 				"make optimizer steps, and changes by Local, before the function uses the parameter or after ValueAndGrad has returned",
 				operand("parameter", p))
