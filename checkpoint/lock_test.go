@@ -246,7 +246,8 @@ func TestReadOnlyRoot(t *testing.T) {
 	if got := open(t, "root", Options{fs: unwritable{fs}}); got != "<nil>" {
 		t.Error(got)
 	}
-	if got := open(t, "other", Options{fs: unwritable{fs}}); !strings.HasPrefix(got, "checkpoint: Open: rank 0: mkdir other: permission denied (at checkpoint/lock_test.go:") {
+	const want = "checkpoint: Open: rank 0: mkdir other: permission denied (at checkpoint/lock_test.go:"
+	if got := open(t, "other", Options{fs: unwritable{fs}}); !strings.HasPrefix(got, want) {
 		t.Error(got)
 	}
 }

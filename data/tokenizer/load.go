@@ -15,14 +15,11 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
-
-	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Load reads a tokenizer that Hugging Face's tokenizers or GPT-2's program has written: path
 // is a tokenizer.json, or a folder with one, or a folder with GPT-2's vocab.json and merges.txt.
-func Load(path string) (_ *Tokenizer, err error) {
-	defer fault.Locate(&err)
+func Load(path string) (*Tokenizer, error) {
 	t, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: Load %s: %w", path, err)
