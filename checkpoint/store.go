@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,7 +168,7 @@ func (s *Store) Save(ctx context.Context, step int, state *State) (err error) {
 		snap.free()
 	}
 	if snap.err != nil { // nothing is written, on any rank
-		return cmp.Or(before, s.Wait())
+		return errors.Join(before, s.Wait())
 	}
 	return before
 }
