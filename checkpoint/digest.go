@@ -292,18 +292,10 @@ func hashElems[T uint8 | uint16 | uint32 | uint64](elems []T, index uint64) (sum
 	const golden = 0x9e3779b97f4a7c15
 	seed := (index + 1) * golden
 	for _, e := range elems {
-		sum += mix(seed ^ mix(uint64(e)+golden))
+		sum += ints.Mix(seed ^ ints.Mix(uint64(e)+golden))
 		seed += golden
 	}
 	return sum
-}
-
-// mix is the finalizer of SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom
-// Number Generators" (2014).
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // locate returns the error about the first element of w of which copies differ.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -35,7 +36,7 @@ func TestDigestOfAnyLayout(t *testing.T) {
 			sums := make([]uint64, digestRanges(shape))
 			for i := range n {
 				bits := element(b[i*dt.Size():], dt)
-				sums[i/RangeElems(shape)] += mix(uint64(i+1)*0x9e3779b97f4a7c15 ^ mix(bits+0x9e3779b97f4a7c15))
+				sums[i/RangeElems(shape)] += ints.Mix(uint64(i+1)*0x9e3779b97f4a7c15 ^ ints.Mix(bits+0x9e3779b97f4a7c15))
 			}
 			want[name] = sums
 		}

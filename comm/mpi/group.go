@@ -13,6 +13,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/comm/mpi/exchange"
 	"github.com/gorun-spmd/gorun/internal/fold"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Communicators are not closed: the program lets go of them, each rank at a time of its
@@ -57,14 +58,8 @@ func newGroup(id uint64, handle uintptr, me, size int) *group {
 	return g
 }
 
-// scatter is a number for n that has nothing to do with those for others: the
-// finalizer of SplitMix64.
-func scatter(n int) int64 {
-	x := uint64(n) * 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return int64(x ^ x>>31)
-}
+// scatter is a number for n that has nothing to do with those for others.
+func scatter(n int) int64 { return int64(ints.Mix(uint64(n) * 0x9e3779b97f4a7c15)) }
 
 // residue is a number whose sum over all ranks is 0 if none of them uses the group nor
 // one split from it, and nothing of theirs is on its way: all ranks have made as many

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // values is how many values each category of a generated file can have; most
@@ -63,10 +65,5 @@ func Generate(w io.Writer, rows int, seed uint64) error {
 	return out.Flush()
 }
 
-// mix scrambles a number (the finalizer of splitmix64, Steele et al., OOPSLA 2014).
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+// mix scrambles a number.
+func mix(x uint64) uint64 { return ints.Mix(x + 0x9e3779b97f4a7c15) }

@@ -69,3 +69,11 @@ func DivUp[T Int](a, b T) T { return (a + b - 1) / b }
 
 // RoundUp returns the least multiple of b that is not below a; see DivUp.
 func RoundUp[T Int](a, b T) T { return DivUp(a, b) * b }
+
+// Mix returns a number that looks like a random one, and another for each x: the last step of SplitMix64 (Steele, Lea, Flood, "Fast
+// splittable pseudorandom number generators", OOPSLA 2014).
+func Mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

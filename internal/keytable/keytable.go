@@ -13,6 +13,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -22,19 +23,13 @@ const Slices = 256
 // A Hash is Mix of a key, by which the table identifies it. Its first 8 bits are the slice.
 type Hash uint64
 
-// Mix returns the hash of a key. No other key has it: it is the last step of SplitMix64
-// (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-func Mix(key int64) Hash {
-	x := uint64(key)
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return Hash(x ^ x>>31)
-}
+// Mix returns the hash of a key. No other key has it.
+func Mix(key int64) Hash { return Hash(ints.Mix(uint64(key))) }
 
 // Key returns the key of a hash.
 func (h Hash) Key() int64 {
 	x := uint64(h)
-	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3 // the inverses of the steps of Mix, last one first
+	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3 // the inverses of the steps of ints.Mix, last one first
 	x = (x ^ x>>27 ^ x>>54) * 0x96de1b173f119089
 	return int64(x ^ x>>30 ^ x>>60)
 }
