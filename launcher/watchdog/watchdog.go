@@ -201,7 +201,9 @@ func (w *Watchdog) certain(c *deadlock.Circle) bool {
 	if certain && !w.Busy(c.Involved) {
 		return true
 	}
-	for _, r := range c.Crossed { // after Busy, since to answer keeps a rank busy
+	// Who is asked looks less often from then on at what it waits for: where many processes share a core, it may be ready to run most of
+	// the time for nothing else. It is asked after Busy, since to answer keeps it busy.
+	for _, r := range c.Involved {
 		if w.still[r] >= crossingLooks-1 {
 			w.Ask(r, w.looks)
 		}

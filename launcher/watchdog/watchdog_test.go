@@ -19,6 +19,7 @@ type scene struct {
 	acts   []int          // ranks with a goroutine that may act
 	asked  map[int]uint64 // by rank: the latest question
 	asking bool           // a rank that was asked in a look is busy in it
+	calm   bool           // a rank that was asked before is not busy
 	now    time.Time
 	dog    Watchdog
 }
@@ -42,7 +43,7 @@ func newScene(on ...int) *scene {
 		},
 		Busy: func(ranks []int) bool {
 			return slices.ContainsFunc(ranks, func(r int) bool {
-				return slices.Contains(s.busy, r) || s.asking && s.asked[r] == s.dog.looks
+				return slices.Contains(s.busy, r) && !(s.calm && s.asked[r] > 0) || s.asking && s.asked[r] == s.dog.looks
 			})
 		},
 		Ask: func(r int, number uint64) { s.asked[r] = number },
@@ -98,6 +99,7 @@ func TestWatchdog(t *testing.T) {
 		{"nobody waits, and one program does not use package runtime", []int{-1, -1},
 			func(s *scene) { s.dog.Always, s.ranks[1].Joined = true, false }, 1000, ""},
 		{"a circle that is busy", []int{1, 0}, func(s *scene) { s.busy = []int{1} }, 10, ""},
+		{"a circle that is busy until it is asked", []int{1, 0}, func(s *scene) { s.busy, s.calm = []int{0, 1}, true }, 5, circle},
 		{"a stopped rank in a circle", []int{1, 0}, func(s *scene) { s.ranks[1].Stopped = true }, 10, ""},
 		{"for one that ended", []int{1, -1}, func(s *scene) { s.ranks[1].Ended = true }, 2, "rank 0 waits for rank 1, which has ended; [0]"},
 		{"ended while it waited", []int{1, 0}, func(s *scene) { s.ranks[0].Ended, s.ranks[1].Ended = true, true }, 100, ""},
