@@ -126,7 +126,7 @@ func (t *Table) prefetch(h Hash, counts bool) {
 	}
 }
 
-// A Use is a key and how often it is used.
+// A Use is a key and how often it is used: two numbers, so that a message of such pairs is a list of uses.
 type Use struct {
 	Hash  Hash
 	Count int64

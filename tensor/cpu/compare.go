@@ -15,6 +15,11 @@ func (c *own) CompareLoop(op kernel.CompareOp, dt dtype.DType, dst, a, b unsafe.
 	types[dt].compareLoop(op, dst, a, b, l)
 }
 
+// comparisons are those of package simd.
+var comparisons = [...]simd.Comparison{
+	kernel.OpEq: simd.Equal, kernel.OpNe: simd.NotEqual, kernel.OpLt: simd.Less, kernel.OpLe: simd.LessOrEqual,
+}
+
 func compareLoop[T number](op kernel.CompareOp, dst, a, b unsafe.Pointer, l *kernel.Loop) {
 	switch op { // a > b is b < a, for NaN too
 	case kernel.OpEq, kernel.OpNe, kernel.OpLt, kernel.OpLe:
@@ -32,7 +37,7 @@ func compareLoop[T number](op kernel.CompareOp, dst, a, b unsafe.Pointer, l *ker
 		y, ys := run(at[T](b, ib), n, sb, &same[1])
 		for k := 0; k < n; k += piece {
 			m := min(piece, n-k)
-			simd.Compare(simd.Comparison(op), d[k:k+m], x[k*xs:][:m], y[k*ys:][:m])
+			simd.Compare(comparisons[op], d[k:k+m], x[k*xs:][:m], y[k*ys:][:m])
 		}
 	})
 }
