@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	goruntime "runtime"
 	"slices"
@@ -74,14 +75,20 @@ type step struct {
 
 // runForecast runs f on the ranks of a request, each a goroutine, and reports what a step of them
 // does. It returns the exit status.
-func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) error) (status int) {
+func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) error) int {
 	q := new(forecast.Request)
 	if err := json.Unmarshal([]byte(text), q); err != nil || len(q.Run) == 0 || q.Size < 1 {
 		fmt.Fprintf(os.Stderr, "runtime: %s=%q is not what gorun plan asks: %v\n", job.PlanVar, text, err)
 		return 1
 	}
-	out := os.NewFile(uintptr(q.FD), "forecast")
 	closeOnExec(q.FD)
+	report := os.NewFile(uintptr(q.FD), "forecast")
+	defer report.Close()
+	return r.reportForecast(q, report, f)
+}
+
+// reportForecast is runForecast for a request that has been read. It writes the forecast.Report to out.
+func (r *rank) reportForecast(q *forecast.Request, out io.Writer, f func(context.Context, *comm.Comm) error) (status int) {
 	ends := standin.Open(standin.Config{Size: q.Size, Run: q.Run, For: q.For})
 	defer standin.Watch(ends)()
 	shared := new(goroutineRanks)

@@ -1,11 +1,11 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	goruntime "runtime"
 	"strings"
@@ -24,29 +24,25 @@ import (
 
 // forecastOf runs f for a request and returns the report, what is said on standard error, and the
 // exit status.
-func forecastOf(t *testing.T, q forecast.Request, f func(context.Context, *comm.Comm) error) (r *forecast.Report, said string, status int) {
+func forecastOf(t *testing.T, q forecast.Request, f func(context.Context, *comm.Comm) error) (r *forecast.Report, _ string, status int) {
 	t.Helper()
-	file := func() *os.File {
-		f, err := os.CreateTemp(t.TempDir(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-	out, stderr := file(), os.Stderr
-	os.Stderr = file()
-	q.FD = int(out.Fd())
-	text, err := json.Marshal(q)
+	said, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	status = newRank(job.Alone(), mpi.Launch{}).runForecast(string(text), f)
-	_, _ = os.Stderr.Seek(0, io.SeekStart)
-	all, _ := io.ReadAll(os.Stderr)
+	defer said.Close()
+	var out bytes.Buffer
+	stderr := os.Stderr
+	os.Stderr = said
+	status = newRank(job.Alone(), mpi.Launch{}).reportForecast(&q, &out, f)
 	os.Stderr = stderr
+	all, err := os.ReadFile(said.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
 	r = new(forecast.Report)
-	if _, _ = out.Seek(0, io.SeekStart); status == 0 {
-		if err := json.NewDecoder(out).Decode(r); err != nil {
+	if status == 0 {
+		if err := json.Unmarshal(out.Bytes(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
