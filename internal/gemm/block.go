@@ -11,14 +11,14 @@ import (
 
 // The blocks of the packed algorithm, in elements. A panel of B, blockK by a
 // tile's columns, stays in the first cache while the tiles of a block of A pass
-// over it; both blocks stay in the second.
+// over it. The block of A stays in the second cache, that of B, which is read once for each block of A, in the third.
 //
 // blockK also fixes the order of each sum, so it is the same for every instruction set.
 // For pairs of bfloat16 it counts pairs.
 const (
 	blockK = 256
 	blockM = 336 // a multiple of every kernel's rows but of those of AMX
-	blockN = 1024
+	blockN = 4096
 )
 
 // smallOperand is the most elements of an operand that is not packed even if many tiles

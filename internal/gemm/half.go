@@ -13,9 +13,12 @@ func widen[T Float](dst []T, src []dtype.BF16) { simd.FromBF16(floats(dst), src)
 // round does dst[i] = src[i], rounded; T is float32.
 func round[T Float](dst []dtype.BF16, src []T) { simd.ToBF16(dst, floats(src)) }
 
-// sumElems is how many elements of a C of bfloat16 are added up at a time: enough
+// sumElems is how many elements of a C of bfloat16 are added up at a time, and sumCols how many of a row: enough
 // that widening the operands for each block costs little beside multiplying them.
-const sumElems = 2 * blockM * blockN
+const (
+	sumElems = 2 * blockM * sumCols
+	sumCols  = 1024
+)
 
 // sums is a pool of blocks of sumElems, which hold nothing between calls.
 var sums = sync.Pool{New: func() any { return new([sumElems]float32) }}
@@ -35,7 +38,7 @@ func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 	room := sums.Get().(*[sumElems]float32)
 	defer sums.Put(room)
 	sum := any(room[:]).([]T)
-	cols := min(n, blockN)
+	cols := min(n, sumCols)
 	rows := sumElems / cols
 	for j := 0; j < n; j += cols {
 		nb := min(cols, n-j)

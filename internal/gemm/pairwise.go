@@ -56,7 +56,7 @@ type tree[T Float] struct {
 // room stays in a cache.
 const (
 	nodeArea = 1 << 20
-	nodeN    = blockN
+	nodeN    = 1024
 )
 
 // rooms are pooled: they hold nothing between calls.

@@ -145,8 +145,8 @@ func narrow(s []float32) []dtype.BF16 {
 // of few and of many columns.
 func TestHalvesInBlocks(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
-	const rows = sumElems / blockN
-	for _, s := range [][2]int{{rows, blockN}, {rows + 1, blockN + 1}, {sumElems/8 + 1, 8}} {
+	const rows = sumElems / sumCols
+	for _, s := range [][2]int{{rows, sumCols}, {rows + 1, sumCols + 1}, {sumElems/8 + 1, 8}} {
 		m, n, k := s[0], s[1], 2
 		x, lda := small[float32](r, false, m, k, 0)
 		y, ldb := small[float32](r, true, k, n, 0)

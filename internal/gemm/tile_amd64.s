@@ -192,6 +192,7 @@ firstWhole:
 	JNE          firstWhole
 
 loopWhole:
+stepWhole:
 	VMOVUPS      (R8), Z28
 	VMOVUPS      64(R8), Z29
 	PREFETCHT0   (R8)(R9*8)
@@ -244,7 +245,7 @@ loopWhole:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loopWhole
+	JNE          stepWhole
 	CMPQ         flush+144(FP), $0x00
 	JE           restoreWhole
 	LDMXCSR      (SP)
@@ -831,6 +832,7 @@ first1x2:
 	JNE          first1x2
 
 loop1x2:
+step1x2:
 	VMOVUPS      (R8), Z2
 	VMOVUPS.Z    64(R8), K1, Z3
 	PREFETCHT0   (R8)(R9*8)
@@ -842,7 +844,7 @@ loop1x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x2
+	JNE          step1x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore1x2
 	LDMXCSR      (SP)
@@ -1038,6 +1040,7 @@ first14x2:
 	JNE          first14x2
 
 loop14x2:
+step14x2:
 	VMOVUPS      (R8), Z28
 	VMOVUPS.Z    64(R8), K1, Z29
 	PREFETCHT0   (R8)(R9*8)
@@ -1090,7 +1093,7 @@ loop14x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x2
+	JNE          step14x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore14x2
 	LDMXCSR      (SP)
@@ -1710,6 +1713,7 @@ first13x2:
 	JNE          first13x2
 
 loop13x2:
+step13x2:
 	VMOVUPS      (R8), Z26
 	VMOVUPS.Z    64(R8), K1, Z27
 	PREFETCHT0   (R8)(R9*8)
@@ -1759,7 +1763,7 @@ loop13x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x2
+	JNE          step13x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore13x2
 	LDMXCSR      (SP)
@@ -2341,6 +2345,7 @@ first12x2:
 	JNE          first12x2
 
 loop12x2:
+step12x2:
 	VMOVUPS      (R8), Z24
 	VMOVUPS.Z    64(R8), K1, Z25
 	PREFETCHT0   (R8)(R9*8)
@@ -2387,7 +2392,7 @@ loop12x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x2
+	JNE          step12x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore12x2
 	LDMXCSR      (SP)
@@ -2931,6 +2936,7 @@ first11x2:
 	JNE          first11x2
 
 loop11x2:
+step11x2:
 	VMOVUPS      (R8), Z22
 	VMOVUPS.Z    64(R8), K1, Z23
 	PREFETCHT0   (R8)(R9*8)
@@ -2974,7 +2980,7 @@ loop11x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x2
+	JNE          step11x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore11x2
 	LDMXCSR      (SP)
@@ -3479,6 +3485,7 @@ first10x2:
 	JNE          first10x2
 
 loop10x2:
+step10x2:
 	VMOVUPS      (R8), Z20
 	VMOVUPS.Z    64(R8), K1, Z21
 	PREFETCHT0   (R8)(R9*8)
@@ -3518,7 +3525,7 @@ loop10x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x2
+	JNE          step10x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore10x2
 	LDMXCSR      (SP)
@@ -3985,6 +3992,7 @@ first9x2:
 	JNE          first9x2
 
 loop9x2:
+step9x2:
 	VMOVUPS      (R8), Z18
 	VMOVUPS.Z    64(R8), K1, Z19
 	PREFETCHT0   (R8)(R9*8)
@@ -4021,7 +4029,7 @@ loop9x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x2
+	JNE          step9x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore9x2
 	LDMXCSR      (SP)
@@ -4450,6 +4458,7 @@ first8x2:
 	JNE          first8x2
 
 loop8x2:
+step8x2:
 	VMOVUPS      (R8), Z16
 	VMOVUPS.Z    64(R8), K1, Z17
 	PREFETCHT0   (R8)(R9*8)
@@ -4483,7 +4492,7 @@ loop8x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x2
+	JNE          step8x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore8x2
 	LDMXCSR      (SP)
@@ -4874,6 +4883,7 @@ first7x2:
 	JNE          first7x2
 
 loop7x2:
+step7x2:
 	VMOVUPS      (R8), Z14
 	VMOVUPS.Z    64(R8), K1, Z15
 	PREFETCHT0   (R8)(R9*8)
@@ -4904,7 +4914,7 @@ loop7x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x2
+	JNE          step7x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore7x2
 	LDMXCSR      (SP)
@@ -5257,6 +5267,7 @@ first6x2:
 	JNE          first6x2
 
 loop6x2:
+step6x2:
 	VMOVUPS      (R8), Z12
 	VMOVUPS.Z    64(R8), K1, Z13
 	PREFETCHT0   (R8)(R9*8)
@@ -5284,7 +5295,7 @@ loop6x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x2
+	JNE          step6x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore6x2
 	LDMXCSR      (SP)
@@ -5598,6 +5609,7 @@ first5x2:
 	JNE          first5x2
 
 loop5x2:
+step5x2:
 	VMOVUPS      (R8), Z10
 	VMOVUPS.Z    64(R8), K1, Z11
 	PREFETCHT0   (R8)(R9*8)
@@ -5621,7 +5633,7 @@ loop5x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x2
+	JNE          step5x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore5x2
 	LDMXCSR      (SP)
@@ -5897,6 +5909,7 @@ first4x2:
 	JNE          first4x2
 
 loop4x2:
+step4x2:
 	VMOVUPS      (R8), Z8
 	VMOVUPS.Z    64(R8), K1, Z9
 	PREFETCHT0   (R8)(R9*8)
@@ -5917,7 +5930,7 @@ loop4x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x2
+	JNE          step4x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore4x2
 	LDMXCSR      (SP)
@@ -6155,6 +6168,7 @@ first3x2:
 	JNE          first3x2
 
 loop3x2:
+step3x2:
 	VMOVUPS      (R8), Z6
 	VMOVUPS.Z    64(R8), K1, Z7
 	PREFETCHT0   (R8)(R9*8)
@@ -6172,7 +6186,7 @@ loop3x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x2
+	JNE          step3x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore3x2
 	LDMXCSR      (SP)
@@ -6372,6 +6386,7 @@ first2x2:
 	JNE          first2x2
 
 loop2x2:
+step2x2:
 	VMOVUPS      (R8), Z4
 	VMOVUPS.Z    64(R8), K1, Z5
 	PREFETCHT0   (R8)(R9*8)
@@ -6386,7 +6401,7 @@ loop2x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x2
+	JNE          step2x2
 	CMPQ         flush+144(FP), $0x00
 	JE           restore2x2
 	LDMXCSR      (SP)
@@ -6573,6 +6588,7 @@ first1x1:
 	JNE          first1x1
 
 loop1x1:
+step1x1:
 	VMOVUPS.Z    (R8), K1, Z1
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -6581,7 +6597,7 @@ loop1x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x1
+	JNE          step1x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore1x1
 	LDMXCSR      (SP)
@@ -6729,6 +6745,7 @@ first14x1:
 	JNE          first14x1
 
 loop14x1:
+step14x1:
 	VMOVUPS.Z    (R8), K1, Z14
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -6765,7 +6782,7 @@ loop14x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x1
+	JNE          step14x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore14x1
 	LDMXCSR      (SP)
@@ -7170,6 +7187,7 @@ first13x1:
 	JNE          first13x1
 
 loop13x1:
+step13x1:
 	VMOVUPS.Z    (R8), K1, Z13
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -7204,7 +7222,7 @@ loop13x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x1
+	JNE          step13x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore13x1
 	LDMXCSR      (SP)
@@ -7586,6 +7604,7 @@ first12x1:
 	JNE          first12x1
 
 loop12x1:
+step12x1:
 	VMOVUPS.Z    (R8), K1, Z12
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -7618,7 +7637,7 @@ loop12x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x1
+	JNE          step12x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore12x1
 	LDMXCSR      (SP)
@@ -7977,6 +7996,7 @@ first11x1:
 	JNE          first11x1
 
 loop11x1:
+step11x1:
 	VMOVUPS.Z    (R8), K1, Z11
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -8007,7 +8027,7 @@ loop11x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x1
+	JNE          step11x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore11x1
 	LDMXCSR      (SP)
@@ -8342,6 +8362,7 @@ first10x1:
 	JNE          first10x1
 
 loop10x1:
+step10x1:
 	VMOVUPS.Z    (R8), K1, Z10
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -8369,7 +8390,7 @@ loop10x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x1
+	JNE          step10x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore10x1
 	LDMXCSR      (SP)
@@ -8681,6 +8702,7 @@ first9x1:
 	JNE          first9x1
 
 loop9x1:
+step9x1:
 	VMOVUPS.Z    (R8), K1, Z9
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -8706,7 +8728,7 @@ loop9x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x1
+	JNE          step9x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore9x1
 	LDMXCSR      (SP)
@@ -8995,6 +9017,7 @@ first8x1:
 	JNE          first8x1
 
 loop8x1:
+step8x1:
 	VMOVUPS.Z    (R8), K1, Z8
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -9018,7 +9041,7 @@ loop8x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x1
+	JNE          step8x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore8x1
 	LDMXCSR      (SP)
@@ -9284,6 +9307,7 @@ first7x1:
 	JNE          first7x1
 
 loop7x1:
+step7x1:
 	VMOVUPS.Z    (R8), K1, Z7
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -9305,7 +9329,7 @@ loop7x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x1
+	JNE          step7x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore7x1
 	LDMXCSR      (SP)
@@ -9548,6 +9572,7 @@ first6x1:
 	JNE          first6x1
 
 loop6x1:
+step6x1:
 	VMOVUPS.Z    (R8), K1, Z6
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -9567,7 +9592,7 @@ loop6x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x1
+	JNE          step6x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore6x1
 	LDMXCSR      (SP)
@@ -9786,6 +9811,7 @@ first5x1:
 	JNE          first5x1
 
 loop5x1:
+step5x1:
 	VMOVUPS.Z    (R8), K1, Z5
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -9802,7 +9828,7 @@ loop5x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x1
+	JNE          step5x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore5x1
 	LDMXCSR      (SP)
@@ -9998,6 +10024,7 @@ first4x1:
 	JNE          first4x1
 
 loop4x1:
+step4x1:
 	VMOVUPS.Z    (R8), K1, Z4
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -10012,7 +10039,7 @@ loop4x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x1
+	JNE          step4x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore4x1
 	LDMXCSR      (SP)
@@ -10185,6 +10212,7 @@ first3x1:
 	JNE          first3x1
 
 loop3x1:
+step3x1:
 	VMOVUPS.Z    (R8), K1, Z3
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -10197,7 +10225,7 @@ loop3x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x1
+	JNE          step3x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore3x1
 	LDMXCSR      (SP)
@@ -10347,6 +10375,7 @@ first2x1:
 	JNE          first2x1
 
 loop2x1:
+step2x1:
 	VMOVUPS.Z    (R8), K1, Z2
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -10357,7 +10386,7 @@ loop2x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x1
+	JNE          step2x1
 	CMPQ         flush+144(FP), $0x00
 	JE           restore2x1
 	LDMXCSR      (SP)
@@ -10576,6 +10605,7 @@ firstWhole:
 	JNE          firstWhole
 
 loopWhole:
+stepWhole:
 	VMOVUPD      (R8), Z28
 	VMOVUPD      64(R8), Z29
 	PREFETCHT0   (R8)(R9*8)
@@ -10628,7 +10658,7 @@ loopWhole:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loopWhole
+	JNE          stepWhole
 	VBROADCASTSD alpha+80(FP), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
@@ -11034,6 +11064,7 @@ first1x2:
 	JNE          first1x2
 
 loop1x2:
+step1x2:
 	VMOVUPD      (R8), Z2
 	VMOVUPD.Z    64(R8), K1, Z3
 	PREFETCHT0   (R8)(R9*8)
@@ -11045,7 +11076,7 @@ loop1x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x2
+	JNE          step1x2
 	VBROADCASTSD alpha+80(FP), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
@@ -11199,6 +11230,7 @@ first14x2:
 	JNE          first14x2
 
 loop14x2:
+step14x2:
 	VMOVUPD      (R8), Z28
 	VMOVUPD.Z    64(R8), K1, Z29
 	PREFETCHT0   (R8)(R9*8)
@@ -11251,7 +11283,7 @@ loop14x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x2
+	JNE          step14x2
 	VBROADCASTSD alpha+80(FP), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
@@ -11686,6 +11718,7 @@ first13x2:
 	JNE          first13x2
 
 loop13x2:
+step13x2:
 	VMOVUPD      (R8), Z26
 	VMOVUPD.Z    64(R8), K1, Z27
 	PREFETCHT0   (R8)(R9*8)
@@ -11735,7 +11768,7 @@ loop13x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x2
+	JNE          step13x2
 	VBROADCASTSD alpha+80(FP), Z26
 	VMULPD       Z26, Z0, Z0
 	VMULPD       Z26, Z1, Z1
@@ -12143,6 +12176,7 @@ first12x2:
 	JNE          first12x2
 
 loop12x2:
+step12x2:
 	VMOVUPD      (R8), Z24
 	VMOVUPD.Z    64(R8), K1, Z25
 	PREFETCHT0   (R8)(R9*8)
@@ -12189,7 +12223,7 @@ loop12x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x2
+	JNE          step12x2
 	VBROADCASTSD alpha+80(FP), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
@@ -12570,6 +12604,7 @@ first11x2:
 	JNE          first11x2
 
 loop11x2:
+step11x2:
 	VMOVUPD      (R8), Z22
 	VMOVUPD.Z    64(R8), K1, Z23
 	PREFETCHT0   (R8)(R9*8)
@@ -12613,7 +12648,7 @@ loop11x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x2
+	JNE          step11x2
 	VBROADCASTSD alpha+80(FP), Z22
 	VMULPD       Z22, Z0, Z0
 	VMULPD       Z22, Z1, Z1
@@ -12966,6 +13001,7 @@ first10x2:
 	JNE          first10x2
 
 loop10x2:
+step10x2:
 	VMOVUPD      (R8), Z20
 	VMOVUPD.Z    64(R8), K1, Z21
 	PREFETCHT0   (R8)(R9*8)
@@ -13005,7 +13041,7 @@ loop10x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x2
+	JNE          step10x2
 	VBROADCASTSD alpha+80(FP), Z20
 	VMULPD       Z20, Z0, Z0
 	VMULPD       Z20, Z1, Z1
@@ -13331,6 +13367,7 @@ first9x2:
 	JNE          first9x2
 
 loop9x2:
+step9x2:
 	VMOVUPD      (R8), Z18
 	VMOVUPD.Z    64(R8), K1, Z19
 	PREFETCHT0   (R8)(R9*8)
@@ -13367,7 +13404,7 @@ loop9x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x2
+	JNE          step9x2
 	VBROADCASTSD alpha+80(FP), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
@@ -13666,6 +13703,7 @@ first8x2:
 	JNE          first8x2
 
 loop8x2:
+step8x2:
 	VMOVUPD      (R8), Z16
 	VMOVUPD.Z    64(R8), K1, Z17
 	PREFETCHT0   (R8)(R9*8)
@@ -13699,7 +13737,7 @@ loop8x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x2
+	JNE          step8x2
 	VBROADCASTSD alpha+80(FP), Z16
 	VMULPD       Z16, Z0, Z0
 	VMULPD       Z16, Z1, Z1
@@ -13971,6 +14009,7 @@ first7x2:
 	JNE          first7x2
 
 loop7x2:
+step7x2:
 	VMOVUPD      (R8), Z14
 	VMOVUPD.Z    64(R8), K1, Z15
 	PREFETCHT0   (R8)(R9*8)
@@ -14001,7 +14040,7 @@ loop7x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x2
+	JNE          step7x2
 	VBROADCASTSD alpha+80(FP), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
@@ -14246,6 +14285,7 @@ first6x2:
 	JNE          first6x2
 
 loop6x2:
+step6x2:
 	VMOVUPD      (R8), Z12
 	VMOVUPD.Z    64(R8), K1, Z13
 	PREFETCHT0   (R8)(R9*8)
@@ -14273,7 +14313,7 @@ loop6x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x2
+	JNE          step6x2
 	VBROADCASTSD alpha+80(FP), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
@@ -14490,6 +14530,7 @@ first5x2:
 	JNE          first5x2
 
 loop5x2:
+step5x2:
 	VMOVUPD      (R8), Z10
 	VMOVUPD.Z    64(R8), K1, Z11
 	PREFETCHT0   (R8)(R9*8)
@@ -14513,7 +14554,7 @@ loop5x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x2
+	JNE          step5x2
 	VBROADCASTSD alpha+80(FP), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
@@ -14703,6 +14744,7 @@ first4x2:
 	JNE          first4x2
 
 loop4x2:
+step4x2:
 	VMOVUPD      (R8), Z8
 	VMOVUPD.Z    64(R8), K1, Z9
 	PREFETCHT0   (R8)(R9*8)
@@ -14723,7 +14765,7 @@ loop4x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x2
+	JNE          step4x2
 	VBROADCASTSD alpha+80(FP), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
@@ -14886,6 +14928,7 @@ first3x2:
 	JNE          first3x2
 
 loop3x2:
+step3x2:
 	VMOVUPD      (R8), Z6
 	VMOVUPD.Z    64(R8), K1, Z7
 	PREFETCHT0   (R8)(R9*8)
@@ -14903,7 +14946,7 @@ loop3x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x2
+	JNE          step3x2
 	VBROADCASTSD alpha+80(FP), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
@@ -15039,6 +15082,7 @@ first2x2:
 	JNE          first2x2
 
 loop2x2:
+step2x2:
 	VMOVUPD      (R8), Z4
 	VMOVUPD.Z    64(R8), K1, Z5
 	PREFETCHT0   (R8)(R9*8)
@@ -15053,7 +15097,7 @@ loop2x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x2
+	JNE          step2x2
 	VBROADCASTSD alpha+80(FP), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
@@ -15187,6 +15231,7 @@ first1x1:
 	JNE          first1x1
 
 loop1x1:
+step1x1:
 	VMOVUPD.Z    (R8), K1, Z1
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -15195,7 +15240,7 @@ loop1x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x1
+	JNE          step1x1
 	VBROADCASTSD alpha+80(FP), Z1
 	VMULPD       Z1, Z0, Z0
 	CMPQ         half+136(FP), $0x00
@@ -15309,6 +15354,7 @@ first14x1:
 	JNE          first14x1
 
 loop14x1:
+step14x1:
 	VMOVUPD.Z    (R8), K1, Z14
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -15345,7 +15391,7 @@ loop14x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x1
+	JNE          step14x1
 	VBROADCASTSD alpha+80(FP), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
@@ -15625,6 +15671,7 @@ first13x1:
 	JNE          first13x1
 
 loop13x1:
+step13x1:
 	VMOVUPD.Z    (R8), K1, Z13
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -15659,7 +15706,7 @@ loop13x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x1
+	JNE          step13x1
 	VBROADCASTSD alpha+80(FP), Z13
 	VMULPD       Z13, Z0, Z0
 	VMULPD       Z13, Z1, Z1
@@ -15923,6 +15970,7 @@ first12x1:
 	JNE          first12x1
 
 loop12x1:
+step12x1:
 	VMOVUPD.Z    (R8), K1, Z12
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -15955,7 +16003,7 @@ loop12x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x1
+	JNE          step12x1
 	VBROADCASTSD alpha+80(FP), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
@@ -16203,6 +16251,7 @@ first11x1:
 	JNE          first11x1
 
 loop11x1:
+step11x1:
 	VMOVUPD.Z    (R8), K1, Z11
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -16233,7 +16282,7 @@ loop11x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x1
+	JNE          step11x1
 	VBROADCASTSD alpha+80(FP), Z11
 	VMULPD       Z11, Z0, Z0
 	VMULPD       Z11, Z1, Z1
@@ -16464,6 +16513,7 @@ first10x1:
 	JNE          first10x1
 
 loop10x1:
+step10x1:
 	VMOVUPD.Z    (R8), K1, Z10
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -16491,7 +16541,7 @@ loop10x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x1
+	JNE          step10x1
 	VBROADCASTSD alpha+80(FP), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
@@ -16706,6 +16756,7 @@ first9x1:
 	JNE          first9x1
 
 loop9x1:
+step9x1:
 	VMOVUPD.Z    (R8), K1, Z9
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -16731,7 +16782,7 @@ loop9x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x1
+	JNE          step9x1
 	VBROADCASTSD alpha+80(FP), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
@@ -16930,6 +16981,7 @@ first8x1:
 	JNE          first8x1
 
 loop8x1:
+step8x1:
 	VMOVUPD.Z    (R8), K1, Z8
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -16953,7 +17005,7 @@ loop8x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x1
+	JNE          step8x1
 	VBROADCASTSD alpha+80(FP), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
@@ -17136,6 +17188,7 @@ first7x1:
 	JNE          first7x1
 
 loop7x1:
+step7x1:
 	VMOVUPD.Z    (R8), K1, Z7
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -17157,7 +17210,7 @@ loop7x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x1
+	JNE          step7x1
 	VBROADCASTSD alpha+80(FP), Z7
 	VMULPD       Z7, Z0, Z0
 	VMULPD       Z7, Z1, Z1
@@ -17324,6 +17377,7 @@ first6x1:
 	JNE          first6x1
 
 loop6x1:
+step6x1:
 	VMOVUPD.Z    (R8), K1, Z6
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -17343,7 +17397,7 @@ loop6x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x1
+	JNE          step6x1
 	VBROADCASTSD alpha+80(FP), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
@@ -17493,6 +17547,7 @@ first5x1:
 	JNE          first5x1
 
 loop5x1:
+step5x1:
 	VMOVUPD.Z    (R8), K1, Z5
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -17509,7 +17564,7 @@ loop5x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x1
+	JNE          step5x1
 	VBROADCASTSD alpha+80(FP), Z5
 	VMULPD       Z5, Z0, Z0
 	VMULPD       Z5, Z1, Z1
@@ -17643,6 +17698,7 @@ first4x1:
 	JNE          first4x1
 
 loop4x1:
+step4x1:
 	VMOVUPD.Z    (R8), K1, Z4
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -17657,7 +17713,7 @@ loop4x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x1
+	JNE          step4x1
 	VBROADCASTSD alpha+80(FP), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
@@ -17775,6 +17831,7 @@ first3x1:
 	JNE          first3x1
 
 loop3x1:
+step3x1:
 	VMOVUPD.Z    (R8), K1, Z3
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -17787,7 +17844,7 @@ loop3x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x1
+	JNE          step3x1
 	VBROADCASTSD alpha+80(FP), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
@@ -17889,6 +17946,7 @@ first2x1:
 	JNE          first2x1
 
 loop2x1:
+step2x1:
 	VMOVUPD.Z    (R8), K1, Z2
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -17899,7 +17957,7 @@ loop2x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x1
+	JNE          step2x1
 	VBROADCASTSD alpha+80(FP), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
@@ -18050,6 +18108,109 @@ firstWhole:
 	JNE          firstWhole
 
 loopWhole:
+	CMPQ DX, $0x04
+	JNE  stepwise
+	CMPQ DI, $0x18
+	JNE  stepwise
+	CMPQ R9, $0x00000040
+	JNE  stepwise
+
+packed:
+	SUBQ         $0x04, R10
+	JL           unpacked
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 4(AX), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 8(AX), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 12(AX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 16(AX), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 20(AX), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      64(R8), Y12
+	VMOVUPS      96(R8), Y13
+	VBROADCASTSS 24(AX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 28(AX), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 32(AX), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 36(AX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 40(AX), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 44(AX), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      128(R8), Y12
+	VMOVUPS      160(R8), Y13
+	VBROADCASTSS 48(AX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 52(AX), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 56(AX), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 60(AX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 64(AX), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 68(AX), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      192(R8), Y12
+	VMOVUPS      224(R8), Y13
+	VBROADCASTSS 72(AX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 76(AX), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 80(AX), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 84(AX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 88(AX), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 92(AX), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x00000060, AX
+	ADDQ         $0x00000060, BX
+	ADDQ         $0x00000100, R8
+	JMP          packed
+
+unpacked:
+	ADDQ $0x04, R10
+
+stepwise:
+	TESTQ R10, R10
+	JE    stepped
+
+stepWhole:
 	VMOVUPS      (R8), Y12
 	VMOVUPS      32(R8), Y13
 	VBROADCASTSS (AX), Y14
@@ -18074,10 +18235,12 @@ loopWhole:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loopWhole
-	CMPQ         flush+136(FP), $0x00
-	JE           restoreWhole
-	LDMXCSR      (SP)
+	JNE          stepWhole
+
+stepped:
+	CMPQ    flush+136(FP), $0x00
+	JE      restoreWhole
+	LDMXCSR (SP)
 
 restoreWhole:
 	VBROADCASTSS alpha+80(FP), Y12
@@ -18300,6 +18463,7 @@ first1x2:
 	JNE          first1x2
 
 loop1x2:
+step1x2:
 	VMOVUPS      (R8), Y2
 	VMASKMOVPS   32(R8), Y15, Y3
 	VBROADCASTSS (AX), Y4
@@ -18308,7 +18472,7 @@ loop1x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x2
+	JNE          step1x2
 	CMPQ         flush+136(FP), $0x00
 	JE           restore1x2
 	LDMXCSR      (SP)
@@ -18433,6 +18597,7 @@ first6x2:
 	JNE          first6x2
 
 loop6x2:
+step6x2:
 	VMOVUPS      (R8), Y12
 	VMASKMOVPS   32(R8), Y15, Y13
 	VBROADCASTSS (AX), Y14
@@ -18457,7 +18622,7 @@ loop6x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x2
+	JNE          step6x2
 	CMPQ         flush+136(FP), $0x00
 	JE           restore6x2
 	LDMXCSR      (SP)
@@ -18686,6 +18851,7 @@ first5x2:
 	JNE          first5x2
 
 loop5x2:
+step5x2:
 	VMOVUPS      (R8), Y10
 	VMASKMOVPS   32(R8), Y15, Y11
 	VBROADCASTSS (AX), Y12
@@ -18706,7 +18872,7 @@ loop5x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x2
+	JNE          step5x2
 	CMPQ         flush+136(FP), $0x00
 	JE           restore5x2
 	LDMXCSR      (SP)
@@ -18908,6 +19074,7 @@ first4x2:
 	JNE          first4x2
 
 loop4x2:
+step4x2:
 	VMOVUPS      (R8), Y8
 	VMASKMOVPS   32(R8), Y15, Y9
 	VBROADCASTSS (AX), Y10
@@ -18925,7 +19092,7 @@ loop4x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x2
+	JNE          step4x2
 	CMPQ         flush+136(FP), $0x00
 	JE           restore4x2
 	LDMXCSR      (SP)
@@ -19100,6 +19267,7 @@ first3x2:
 	JNE          first3x2
 
 loop3x2:
+step3x2:
 	VMOVUPS      (R8), Y6
 	VMASKMOVPS   32(R8), Y15, Y7
 	VBROADCASTSS (AX), Y8
@@ -19114,7 +19282,7 @@ loop3x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x2
+	JNE          step3x2
 	CMPQ         flush+136(FP), $0x00
 	JE           restore3x2
 	LDMXCSR      (SP)
@@ -19262,6 +19430,7 @@ first2x2:
 	JNE          first2x2
 
 loop2x2:
+step2x2:
 	VMOVUPS      (R8), Y4
 	VMASKMOVPS   32(R8), Y15, Y5
 	VBROADCASTSS (AX), Y6
@@ -19273,7 +19442,7 @@ loop2x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x2
+	JNE          step2x2
 	CMPQ         flush+136(FP), $0x00
 	JE           restore2x2
 	LDMXCSR      (SP)
@@ -19404,13 +19573,14 @@ first1x1:
 	JNE          first1x1
 
 loop1x1:
+step1x1:
 	VMASKMOVPS   (R8), Y15, Y1
 	VBROADCASTSS (AX), Y2
 	VFMADD231PS  Y2, Y1, Y0
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x1
+	JNE          step1x1
 	CMPQ         flush+136(FP), $0x00
 	JE           restore1x1
 	LDMXCSR      (SP)
@@ -19512,6 +19682,7 @@ first6x1:
 	JNE          first6x1
 
 loop6x1:
+step6x1:
 	VMASKMOVPS   (R8), Y15, Y6
 	VBROADCASTSS (AX), Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -19529,7 +19700,7 @@ loop6x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x1
+	JNE          step6x1
 	CMPQ         flush+136(FP), $0x00
 	JE           restore6x1
 	LDMXCSR      (SP)
@@ -19692,6 +19863,7 @@ first5x1:
 	JNE          first5x1
 
 loop5x1:
+step5x1:
 	VMASKMOVPS   (R8), Y15, Y5
 	VBROADCASTSS (AX), Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -19706,7 +19878,7 @@ loop5x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x1
+	JNE          step5x1
 	CMPQ         flush+136(FP), $0x00
 	JE           restore5x1
 	LDMXCSR      (SP)
@@ -19853,6 +20025,7 @@ first4x1:
 	JNE          first4x1
 
 loop4x1:
+step4x1:
 	VMASKMOVPS   (R8), Y15, Y4
 	VBROADCASTSS (AX), Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -19865,7 +20038,7 @@ loop4x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x1
+	JNE          step4x1
 	CMPQ         flush+136(FP), $0x00
 	JE           restore4x1
 	LDMXCSR      (SP)
@@ -19996,6 +20169,7 @@ first3x1:
 	JNE          first3x1
 
 loop3x1:
+step3x1:
 	VMASKMOVPS   (R8), Y15, Y3
 	VBROADCASTSS (AX), Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -20006,7 +20180,7 @@ loop3x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x1
+	JNE          step3x1
 	CMPQ         flush+136(FP), $0x00
 	JE           restore3x1
 	LDMXCSR      (SP)
@@ -20121,6 +20295,7 @@ first2x1:
 	JNE          first2x1
 
 loop2x1:
+step2x1:
 	VMASKMOVPS   (R8), Y15, Y2
 	VBROADCASTSS (AX), Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -20129,7 +20304,7 @@ loop2x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x1
+	JNE          step2x1
 	CMPQ         flush+136(FP), $0x00
 	JE           restore2x1
 	LDMXCSR      (SP)
@@ -20277,6 +20452,109 @@ firstWhole:
 	JNE          firstWhole
 
 loopWhole:
+	CMPQ DX, $0x08
+	JNE  stepwise
+	CMPQ DI, $0x30
+	JNE  stepwise
+	CMPQ R9, $0x00000040
+	JNE  stepwise
+
+packed:
+	SUBQ         $0x04, R10
+	JL           unpacked
+	VMOVUPD      (R8), Y12
+	VMOVUPD      32(R8), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD 8(AX), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD 16(AX), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD 24(AX), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD 32(AX), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD 40(AX), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	VMOVUPD      64(R8), Y12
+	VMOVUPD      96(R8), Y13
+	VBROADCASTSD 48(AX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD 56(AX), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD 64(AX), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD 72(AX), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD 80(AX), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD 88(AX), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	VMOVUPD      128(R8), Y12
+	VMOVUPD      160(R8), Y13
+	VBROADCASTSD 96(AX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD 104(AX), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD 112(AX), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD 120(AX), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD 128(AX), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD 136(AX), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	VMOVUPD      192(R8), Y12
+	VMOVUPD      224(R8), Y13
+	VBROADCASTSD 144(AX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD 152(AX), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD 160(AX), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD 168(AX), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD 176(AX), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD 184(AX), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	ADDQ         $0x000000c0, AX
+	ADDQ         $0x000000c0, BX
+	ADDQ         $0x00000100, R8
+	JMP          packed
+
+unpacked:
+	ADDQ $0x04, R10
+
+stepwise:
+	TESTQ R10, R10
+	JE    stepped
+
+stepWhole:
 	VMOVUPD      (R8), Y12
 	VMOVUPD      32(R8), Y13
 	VBROADCASTSD (AX), Y14
@@ -20301,7 +20579,9 @@ loopWhole:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loopWhole
+	JNE          stepWhole
+
+stepped:
 	VBROADCASTSD alpha+80(FP), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
@@ -20512,6 +20792,7 @@ first1x2:
 	JNE          first1x2
 
 loop1x2:
+step1x2:
 	VMOVUPD      (R8), Y2
 	VMASKMOVPD   32(R8), Y15, Y3
 	VBROADCASTSD (AX), Y4
@@ -20520,7 +20801,7 @@ loop1x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x2
+	JNE          step1x2
 	VBROADCASTSD alpha+80(FP), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
@@ -20630,6 +20911,7 @@ first6x2:
 	JNE          first6x2
 
 loop6x2:
+step6x2:
 	VMOVUPD      (R8), Y12
 	VMASKMOVPD   32(R8), Y15, Y13
 	VBROADCASTSD (AX), Y14
@@ -20654,7 +20936,7 @@ loop6x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x2
+	JNE          step6x2
 	VBROADCASTSD alpha+80(FP), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
@@ -20868,6 +21150,7 @@ first5x2:
 	JNE          first5x2
 
 loop5x2:
+step5x2:
 	VMOVUPD      (R8), Y10
 	VMASKMOVPD   32(R8), Y15, Y11
 	VBROADCASTSD (AX), Y12
@@ -20888,7 +21171,7 @@ loop5x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x2
+	JNE          step5x2
 	VBROADCASTSD alpha+80(FP), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
@@ -21075,6 +21358,7 @@ first4x2:
 	JNE          first4x2
 
 loop4x2:
+step4x2:
 	VMOVUPD      (R8), Y8
 	VMASKMOVPD   32(R8), Y15, Y9
 	VBROADCASTSD (AX), Y10
@@ -21092,7 +21376,7 @@ loop4x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x2
+	JNE          step4x2
 	VBROADCASTSD alpha+80(FP), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
@@ -21252,6 +21536,7 @@ first3x2:
 	JNE          first3x2
 
 loop3x2:
+step3x2:
 	VMOVUPD      (R8), Y6
 	VMASKMOVPD   32(R8), Y15, Y7
 	VBROADCASTSD (AX), Y8
@@ -21266,7 +21551,7 @@ loop3x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x2
+	JNE          step3x2
 	VBROADCASTSD alpha+80(FP), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
@@ -21399,6 +21684,7 @@ first2x2:
 	JNE          first2x2
 
 loop2x2:
+step2x2:
 	VMOVUPD      (R8), Y4
 	VMASKMOVPD   32(R8), Y15, Y5
 	VBROADCASTSD (AX), Y6
@@ -21410,7 +21696,7 @@ loop2x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x2
+	JNE          step2x2
 	VBROADCASTSD alpha+80(FP), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
@@ -21526,13 +21812,14 @@ first1x1:
 	JNE          first1x1
 
 loop1x1:
+step1x1:
 	VMASKMOVPD   (R8), Y15, Y1
 	VBROADCASTSD (AX), Y2
 	VFMADD231PD  Y2, Y1, Y0
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x1
+	JNE          step1x1
 	VBROADCASTSD alpha+80(FP), Y1
 	VMULPD       Y1, Y0, Y0
 	CMPQ         half+136(FP), $0x00
@@ -21619,6 +21906,7 @@ first6x1:
 	JNE          first6x1
 
 loop6x1:
+step6x1:
 	VMASKMOVPD   (R8), Y15, Y6
 	VBROADCASTSD (AX), Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -21636,7 +21924,7 @@ loop6x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x1
+	JNE          step6x1
 	VBROADCASTSD alpha+80(FP), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
@@ -21784,6 +22072,7 @@ first5x1:
 	JNE          first5x1
 
 loop5x1:
+step5x1:
 	VMASKMOVPD   (R8), Y15, Y5
 	VBROADCASTSD (AX), Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -21798,7 +22087,7 @@ loop5x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x1
+	JNE          step5x1
 	VBROADCASTSD alpha+80(FP), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
@@ -21930,6 +22219,7 @@ first4x1:
 	JNE          first4x1
 
 loop4x1:
+step4x1:
 	VMASKMOVPD   (R8), Y15, Y4
 	VBROADCASTSD (AX), Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -21942,7 +22232,7 @@ loop4x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x1
+	JNE          step4x1
 	VBROADCASTSD alpha+80(FP), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
@@ -22058,6 +22348,7 @@ first3x1:
 	JNE          first3x1
 
 loop3x1:
+step3x1:
 	VMASKMOVPD   (R8), Y15, Y3
 	VBROADCASTSD (AX), Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -22068,7 +22359,7 @@ loop3x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x1
+	JNE          step3x1
 	VBROADCASTSD alpha+80(FP), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
@@ -22168,6 +22459,7 @@ first2x1:
 	JNE          first2x1
 
 loop2x1:
+step2x1:
 	VMASKMOVPD   (R8), Y15, Y2
 	VBROADCASTSD (AX), Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -22176,7 +22468,7 @@ loop2x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x1
+	JNE          step2x1
 	VBROADCASTSD alpha+80(FP), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
@@ -22390,6 +22682,7 @@ firstWhole:
 	JNE          firstWhole
 
 loopWhole:
+stepWhole:
 	VMOVUPS      (R8), Z28
 	VMOVUPS      64(R8), Z29
 	PREFETCHT0   (R8)(R9*8)
@@ -22470,7 +22763,7 @@ loopWhole:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loopWhole
+	JNE          stepWhole
 	VBROADCASTSS alpha+80(FP), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
@@ -23044,6 +23337,7 @@ first1x2:
 	JNE          first1x2
 
 loop1x2:
+step1x2:
 	VMOVUPS      (R8), Z2
 	VMOVUPS.Z    64(R8), K1, Z3
 	PREFETCHT0   (R8)(R9*8)
@@ -23057,7 +23351,7 @@ loop1x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x2
+	JNE          step1x2
 	VBROADCASTSS alpha+80(FP), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
@@ -23266,6 +23560,7 @@ first14x2:
 	JNE          first14x2
 
 loop14x2:
+step14x2:
 	VMOVUPS      (R8), Z28
 	VMOVUPS.Z    64(R8), K1, Z29
 	PREFETCHT0   (R8)(R9*8)
@@ -23346,7 +23641,7 @@ loop14x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x2
+	JNE          step14x2
 	VBROADCASTSS alpha+80(FP), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
@@ -23977,6 +24272,7 @@ first13x2:
 	JNE          first13x2
 
 loop13x2:
+step13x2:
 	VMOVUPS      (R8), Z26
 	VMOVUPS.Z    64(R8), K1, Z27
 	PREFETCHT0   (R8)(R9*8)
@@ -24052,7 +24348,7 @@ loop13x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x2
+	JNE          step13x2
 	VBROADCASTSS alpha+80(FP), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
@@ -24643,6 +24939,7 @@ first12x2:
 	JNE          first12x2
 
 loop12x2:
+step12x2:
 	VMOVUPS      (R8), Z24
 	VMOVUPS.Z    64(R8), K1, Z25
 	PREFETCHT0   (R8)(R9*8)
@@ -24713,7 +25010,7 @@ loop12x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x2
+	JNE          step12x2
 	VBROADCASTSS alpha+80(FP), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
@@ -25264,6 +25561,7 @@ first11x2:
 	JNE          first11x2
 
 loop11x2:
+step11x2:
 	VMOVUPS      (R8), Z22
 	VMOVUPS.Z    64(R8), K1, Z23
 	PREFETCHT0   (R8)(R9*8)
@@ -25329,7 +25627,7 @@ loop11x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x2
+	JNE          step11x2
 	VBROADCASTSS alpha+80(FP), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
@@ -25839,6 +26137,7 @@ first10x2:
 	JNE          first10x2
 
 loop10x2:
+step10x2:
 	VMOVUPS      (R8), Z20
 	VMOVUPS.Z    64(R8), K1, Z21
 	PREFETCHT0   (R8)(R9*8)
@@ -25898,7 +26197,7 @@ loop10x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x2
+	JNE          step10x2
 	VBROADCASTSS alpha+80(FP), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
@@ -26368,6 +26667,7 @@ first9x2:
 	JNE          first9x2
 
 loop9x2:
+step9x2:
 	VMOVUPS      (R8), Z18
 	VMOVUPS.Z    64(R8), K1, Z19
 	PREFETCHT0   (R8)(R9*8)
@@ -26422,7 +26722,7 @@ loop9x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x2
+	JNE          step9x2
 	VBROADCASTSS alpha+80(FP), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
@@ -26852,6 +27152,7 @@ first8x2:
 	JNE          first8x2
 
 loop8x2:
+step8x2:
 	VMOVUPS      (R8), Z16
 	VMOVUPS.Z    64(R8), K1, Z17
 	PREFETCHT0   (R8)(R9*8)
@@ -26901,7 +27202,7 @@ loop8x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x2
+	JNE          step8x2
 	VBROADCASTSS alpha+80(FP), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
@@ -27291,6 +27592,7 @@ first7x2:
 	JNE          first7x2
 
 loop7x2:
+step7x2:
 	VMOVUPS      (R8), Z14
 	VMOVUPS.Z    64(R8), K1, Z15
 	PREFETCHT0   (R8)(R9*8)
@@ -27335,7 +27637,7 @@ loop7x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x2
+	JNE          step7x2
 	VBROADCASTSS alpha+80(FP), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
@@ -27685,6 +27987,7 @@ first6x2:
 	JNE          first6x2
 
 loop6x2:
+step6x2:
 	VMOVUPS      (R8), Z12
 	VMOVUPS.Z    64(R8), K1, Z13
 	PREFETCHT0   (R8)(R9*8)
@@ -27724,7 +28027,7 @@ loop6x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x2
+	JNE          step6x2
 	VBROADCASTSS alpha+80(FP), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
@@ -28033,6 +28336,7 @@ first5x2:
 	JNE          first5x2
 
 loop5x2:
+step5x2:
 	VMOVUPS      (R8), Z10
 	VMOVUPS.Z    64(R8), K1, Z11
 	PREFETCHT0   (R8)(R9*8)
@@ -28066,7 +28370,7 @@ loop5x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x2
+	JNE          step5x2
 	VBROADCASTSS alpha+80(FP), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
@@ -28335,6 +28639,7 @@ first4x2:
 	JNE          first4x2
 
 loop4x2:
+step4x2:
 	VMOVUPS      (R8), Z8
 	VMOVUPS.Z    64(R8), K1, Z9
 	PREFETCHT0   (R8)(R9*8)
@@ -28363,7 +28668,7 @@ loop4x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x2
+	JNE          step4x2
 	VBROADCASTSS alpha+80(FP), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
@@ -28592,6 +28897,7 @@ first3x2:
 	JNE          first3x2
 
 loop3x2:
+step3x2:
 	VMOVUPS      (R8), Z6
 	VMOVUPS.Z    64(R8), K1, Z7
 	PREFETCHT0   (R8)(R9*8)
@@ -28615,7 +28921,7 @@ loop3x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x2
+	JNE          step3x2
 	VBROADCASTSS alpha+80(FP), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
@@ -28804,6 +29110,7 @@ first2x2:
 	JNE          first2x2
 
 loop2x2:
+step2x2:
 	VMOVUPS      (R8), Z4
 	VMOVUPS.Z    64(R8), K1, Z5
 	PREFETCHT0   (R8)(R9*8)
@@ -28822,7 +29129,7 @@ loop2x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x2
+	JNE          step2x2
 	VBROADCASTSS alpha+80(FP), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
@@ -28995,6 +29302,7 @@ first1x1:
 	JNE          first1x1
 
 loop1x1:
+step1x1:
 	VMOVUPS.Z    (R8), K1, Z1
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -29004,7 +29312,7 @@ loop1x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x1
+	JNE          step1x1
 	VBROADCASTSS alpha+80(FP), Z1
 	VMULPS       Z1, Z0, Z0
 	CMPQ         half+128(FP), $0x00
@@ -29151,6 +29459,7 @@ first14x1:
 	JNE          first14x1
 
 loop14x1:
+step14x1:
 	VMOVUPS.Z    (R8), K1, Z14
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -29201,7 +29510,7 @@ loop14x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x1
+	JNE          step14x1
 	VBROADCASTSS alpha+80(FP), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
@@ -29604,6 +29913,7 @@ first13x1:
 	JNE          first13x1
 
 loop13x1:
+step13x1:
 	VMOVUPS.Z    (R8), K1, Z13
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -29651,7 +29961,7 @@ loop13x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x1
+	JNE          step13x1
 	VBROADCASTSS alpha+80(FP), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
@@ -30030,6 +30340,7 @@ first12x1:
 	JNE          first12x1
 
 loop12x1:
+step12x1:
 	VMOVUPS.Z    (R8), K1, Z12
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -30074,7 +30385,7 @@ loop12x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x1
+	JNE          step12x1
 	VBROADCASTSS alpha+80(FP), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
@@ -30429,6 +30740,7 @@ first11x1:
 	JNE          first11x1
 
 loop11x1:
+step11x1:
 	VMOVUPS.Z    (R8), K1, Z11
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -30470,7 +30782,7 @@ loop11x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x1
+	JNE          step11x1
 	VBROADCASTSS alpha+80(FP), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
@@ -30800,6 +31112,7 @@ first10x1:
 	JNE          first10x1
 
 loop10x1:
+step10x1:
 	VMOVUPS.Z    (R8), K1, Z10
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -30837,7 +31150,7 @@ loop10x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x1
+	JNE          step10x1
 	VBROADCASTSS alpha+80(FP), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
@@ -31143,6 +31456,7 @@ first9x1:
 	JNE          first9x1
 
 loop9x1:
+step9x1:
 	VMOVUPS.Z    (R8), K1, Z9
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -31177,7 +31491,7 @@ loop9x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x1
+	JNE          step9x1
 	VBROADCASTSS alpha+80(FP), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
@@ -31459,6 +31773,7 @@ first8x1:
 	JNE          first8x1
 
 loop8x1:
+step8x1:
 	VMOVUPS.Z    (R8), K1, Z8
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -31490,7 +31805,7 @@ loop8x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x1
+	JNE          step8x1
 	VBROADCASTSS alpha+80(FP), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
@@ -31748,6 +32063,7 @@ first7x1:
 	JNE          first7x1
 
 loop7x1:
+step7x1:
 	VMOVUPS.Z    (R8), K1, Z7
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -31776,7 +32092,7 @@ loop7x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x1
+	JNE          step7x1
 	VBROADCASTSS alpha+80(FP), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
@@ -32010,6 +32326,7 @@ first6x1:
 	JNE          first6x1
 
 loop6x1:
+step6x1:
 	VMOVUPS.Z    (R8), K1, Z6
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -32035,7 +32352,7 @@ loop6x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x1
+	JNE          step6x1
 	VBROADCASTSS alpha+80(FP), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
@@ -32244,6 +32561,7 @@ first5x1:
 	JNE          first5x1
 
 loop5x1:
+step5x1:
 	VMOVUPS.Z    (R8), K1, Z5
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -32265,7 +32583,7 @@ loop5x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x1
+	JNE          step5x1
 	VBROADCASTSS alpha+80(FP), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
@@ -32450,6 +32768,7 @@ first4x1:
 	JNE          first4x1
 
 loop4x1:
+step4x1:
 	VMOVUPS.Z    (R8), K1, Z4
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -32468,7 +32787,7 @@ loop4x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x1
+	JNE          step4x1
 	VBROADCASTSS alpha+80(FP), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
@@ -32629,6 +32948,7 @@ first3x1:
 	JNE          first3x1
 
 loop3x1:
+step3x1:
 	VMOVUPS.Z    (R8), K1, Z3
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -32644,7 +32964,7 @@ loop3x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x1
+	JNE          step3x1
 	VBROADCASTSS alpha+80(FP), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
@@ -32781,6 +33101,7 @@ first2x1:
 	JNE          first2x1
 
 loop2x1:
+step2x1:
 	VMOVUPS.Z    (R8), K1, Z2
 	PREFETCHT0   (R8)(R9*8)
 	PREFETCHT0   (AX)(DI*8)
@@ -32793,7 +33114,7 @@ loop2x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x1
+	JNE          step2x1
 	VBROADCASTSS alpha+80(FP), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
@@ -33007,6 +33328,7 @@ firstWhole:
 	JNE          firstWhole
 
 loopWhole:
+stepWhole:
 	VPMOVZXWD    (R8), Z28
 	VPSLLD       $0x10, Z28, Z28
 	VPMOVZXWD    32(R8), Z29
@@ -33061,7 +33383,7 @@ loopWhole:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loopWhole
+	JNE          stepWhole
 	VBROADCASTSS alpha+80(FP), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
@@ -33635,6 +33957,7 @@ first1x2:
 	JNE          first1x2
 
 loop1x2:
+step1x2:
 	VPMOVZXWD    (R8), Z2
 	VPSLLD       $0x10, Z2, Z2
 	VPMOVZXWD.Z  32(R8), K1, Z3
@@ -33648,7 +33971,7 @@ loop1x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x2
+	JNE          step1x2
 	VBROADCASTSS alpha+80(FP), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
@@ -33831,6 +34154,7 @@ first14x2:
 	JNE          first14x2
 
 loop14x2:
+step14x2:
 	VPMOVZXWD    (R8), Z28
 	VPSLLD       $0x10, Z28, Z28
 	VPMOVZXWD.Z  32(R8), K1, Z29
@@ -33885,7 +34209,7 @@ loop14x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x2
+	JNE          step14x2
 	VBROADCASTSS alpha+80(FP), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
@@ -34492,6 +34816,7 @@ first13x2:
 	JNE          first13x2
 
 loop13x2:
+step13x2:
 	VPMOVZXWD    (R8), Z26
 	VPSLLD       $0x10, Z26, Z26
 	VPMOVZXWD.Z  32(R8), K1, Z27
@@ -34543,7 +34868,7 @@ loop13x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x2
+	JNE          step13x2
 	VBROADCASTSS alpha+80(FP), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
@@ -35112,6 +35437,7 @@ first12x2:
 	JNE          first12x2
 
 loop12x2:
+step12x2:
 	VPMOVZXWD    (R8), Z24
 	VPSLLD       $0x10, Z24, Z24
 	VPMOVZXWD.Z  32(R8), K1, Z25
@@ -35160,7 +35486,7 @@ loop12x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x2
+	JNE          step12x2
 	VBROADCASTSS alpha+80(FP), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
@@ -35691,6 +36017,7 @@ first11x2:
 	JNE          first11x2
 
 loop11x2:
+step11x2:
 	VPMOVZXWD    (R8), Z22
 	VPSLLD       $0x10, Z22, Z22
 	VPMOVZXWD.Z  32(R8), K1, Z23
@@ -35736,7 +36063,7 @@ loop11x2:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x2
+	JNE          step11x2
 	VBROADCASTSS alpha+80(FP), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
@@ -36228,6 +36555,7 @@ first10x2:
 	JNE          first10x2
 
 loop10x2:
+step10x2:
 	VPMOVZXWD    (R8), Z20
 	VPSLLD       $0x10, Z20, Z20
 	VPMOVZXWD.Z  32(R8), K1, Z21
@@ -36269,7 +36597,7 @@ loop10x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x2
+	JNE          step10x2
 	VBROADCASTSS alpha+80(FP), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
@@ -36723,6 +37051,7 @@ first9x2:
 	JNE          first9x2
 
 loop9x2:
+step9x2:
 	VPMOVZXWD    (R8), Z18
 	VPSLLD       $0x10, Z18, Z18
 	VPMOVZXWD.Z  32(R8), K1, Z19
@@ -36761,7 +37090,7 @@ loop9x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x2
+	JNE          step9x2
 	VBROADCASTSS alpha+80(FP), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
@@ -37177,6 +37506,7 @@ first8x2:
 	JNE          first8x2
 
 loop8x2:
+step8x2:
 	VPMOVZXWD    (R8), Z16
 	VPSLLD       $0x10, Z16, Z16
 	VPMOVZXWD.Z  32(R8), K1, Z17
@@ -37212,7 +37542,7 @@ loop8x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x2
+	JNE          step8x2
 	VBROADCASTSS alpha+80(FP), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
@@ -37590,6 +37920,7 @@ first7x2:
 	JNE          first7x2
 
 loop7x2:
+step7x2:
 	VPMOVZXWD    (R8), Z14
 	VPSLLD       $0x10, Z14, Z14
 	VPMOVZXWD.Z  32(R8), K1, Z15
@@ -37622,7 +37953,7 @@ loop7x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x2
+	JNE          step7x2
 	VBROADCASTSS alpha+80(FP), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
@@ -37962,6 +38293,7 @@ first6x2:
 	JNE          first6x2
 
 loop6x2:
+step6x2:
 	VPMOVZXWD    (R8), Z12
 	VPSLLD       $0x10, Z12, Z12
 	VPMOVZXWD.Z  32(R8), K1, Z13
@@ -37991,7 +38323,7 @@ loop6x2:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x2
+	JNE          step6x2
 	VBROADCASTSS alpha+80(FP), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
@@ -38292,6 +38624,7 @@ first5x2:
 	JNE          first5x2
 
 loop5x2:
+step5x2:
 	VPMOVZXWD    (R8), Z10
 	VPSLLD       $0x10, Z10, Z10
 	VPMOVZXWD.Z  32(R8), K1, Z11
@@ -38317,7 +38650,7 @@ loop5x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x2
+	JNE          step5x2
 	VBROADCASTSS alpha+80(FP), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
@@ -38580,6 +38913,7 @@ first4x2:
 	JNE          first4x2
 
 loop4x2:
+step4x2:
 	VPMOVZXWD    (R8), Z8
 	VPSLLD       $0x10, Z8, Z8
 	VPMOVZXWD.Z  32(R8), K1, Z9
@@ -38602,7 +38936,7 @@ loop4x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x2
+	JNE          step4x2
 	VBROADCASTSS alpha+80(FP), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
@@ -38827,6 +39161,7 @@ first3x2:
 	JNE          first3x2
 
 loop3x2:
+step3x2:
 	VPMOVZXWD    (R8), Z6
 	VPSLLD       $0x10, Z6, Z6
 	VPMOVZXWD.Z  32(R8), K1, Z7
@@ -38846,7 +39181,7 @@ loop3x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x2
+	JNE          step3x2
 	VBROADCASTSS alpha+80(FP), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
@@ -39033,6 +39368,7 @@ first2x2:
 	JNE          first2x2
 
 loop2x2:
+step2x2:
 	VPMOVZXWD    (R8), Z4
 	VPSLLD       $0x10, Z4, Z4
 	VPMOVZXWD.Z  32(R8), K1, Z5
@@ -39049,7 +39385,7 @@ loop2x2:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x2
+	JNE          step2x2
 	VBROADCASTSS alpha+80(FP), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
@@ -39222,6 +39558,7 @@ first1x1:
 	JNE          first1x1
 
 loop1x1:
+step1x1:
 	VPMOVZXWD.Z  (R8), K1, Z1
 	VPSLLD       $0x10, Z1, Z1
 	PREFETCHT0   (R8)(R9*8)
@@ -39231,7 +39568,7 @@ loop1x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop1x1
+	JNE          step1x1
 	VBROADCASTSS alpha+80(FP), Z1
 	VMULPS       Z1, Z0, Z0
 	CMPQ         half+128(FP), $0x00
@@ -39365,6 +39702,7 @@ first14x1:
 	JNE          first14x1
 
 loop14x1:
+step14x1:
 	VPMOVZXWD.Z  (R8), K1, Z14
 	VPSLLD       $0x10, Z14, Z14
 	PREFETCHT0   (R8)(R9*8)
@@ -39402,7 +39740,7 @@ loop14x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop14x1
+	JNE          step14x1
 	VBROADCASTSS alpha+80(FP), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
@@ -39793,6 +40131,7 @@ first13x1:
 	JNE          first13x1
 
 loop13x1:
+step13x1:
 	VPMOVZXWD.Z  (R8), K1, Z13
 	VPSLLD       $0x10, Z13, Z13
 	PREFETCHT0   (R8)(R9*8)
@@ -39828,7 +40167,7 @@ loop13x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop13x1
+	JNE          step13x1
 	VBROADCASTSS alpha+80(FP), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
@@ -40196,6 +40535,7 @@ first12x1:
 	JNE          first12x1
 
 loop12x1:
+step12x1:
 	VPMOVZXWD.Z  (R8), K1, Z12
 	VPSLLD       $0x10, Z12, Z12
 	PREFETCHT0   (R8)(R9*8)
@@ -40229,7 +40569,7 @@ loop12x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop12x1
+	JNE          step12x1
 	VBROADCASTSS alpha+80(FP), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
@@ -40574,6 +40914,7 @@ first11x1:
 	JNE          first11x1
 
 loop11x1:
+step11x1:
 	VPMOVZXWD.Z  (R8), K1, Z11
 	VPSLLD       $0x10, Z11, Z11
 	PREFETCHT0   (R8)(R9*8)
@@ -40605,7 +40946,7 @@ loop11x1:
 	ADDQ         DI, CX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop11x1
+	JNE          step11x1
 	VBROADCASTSS alpha+80(FP), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
@@ -40926,6 +41267,7 @@ first10x1:
 	JNE          first10x1
 
 loop10x1:
+step10x1:
 	VPMOVZXWD.Z  (R8), K1, Z10
 	VPSLLD       $0x10, Z10, Z10
 	PREFETCHT0   (R8)(R9*8)
@@ -40954,7 +41296,7 @@ loop10x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop10x1
+	JNE          step10x1
 	VBROADCASTSS alpha+80(FP), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
@@ -41252,6 +41594,7 @@ first9x1:
 	JNE          first9x1
 
 loop9x1:
+step9x1:
 	VPMOVZXWD.Z  (R8), K1, Z9
 	VPSLLD       $0x10, Z9, Z9
 	PREFETCHT0   (R8)(R9*8)
@@ -41278,7 +41621,7 @@ loop9x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop9x1
+	JNE          step9x1
 	VBROADCASTSS alpha+80(FP), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
@@ -41553,6 +41896,7 @@ first8x1:
 	JNE          first8x1
 
 loop8x1:
+step8x1:
 	VPMOVZXWD.Z  (R8), K1, Z8
 	VPSLLD       $0x10, Z8, Z8
 	PREFETCHT0   (R8)(R9*8)
@@ -41577,7 +41921,7 @@ loop8x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop8x1
+	JNE          step8x1
 	VBROADCASTSS alpha+80(FP), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
@@ -41829,6 +42173,7 @@ first7x1:
 	JNE          first7x1
 
 loop7x1:
+step7x1:
 	VPMOVZXWD.Z  (R8), K1, Z7
 	VPSLLD       $0x10, Z7, Z7
 	PREFETCHT0   (R8)(R9*8)
@@ -41851,7 +42196,7 @@ loop7x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop7x1
+	JNE          step7x1
 	VBROADCASTSS alpha+80(FP), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
@@ -42080,6 +42425,7 @@ first6x1:
 	JNE          first6x1
 
 loop6x1:
+step6x1:
 	VPMOVZXWD.Z  (R8), K1, Z6
 	VPSLLD       $0x10, Z6, Z6
 	PREFETCHT0   (R8)(R9*8)
@@ -42100,7 +42446,7 @@ loop6x1:
 	ADDQ         DI, BX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop6x1
+	JNE          step6x1
 	VBROADCASTSS alpha+80(FP), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
@@ -42305,6 +42651,7 @@ first5x1:
 	JNE          first5x1
 
 loop5x1:
+step5x1:
 	VPMOVZXWD.Z  (R8), K1, Z5
 	VPSLLD       $0x10, Z5, Z5
 	PREFETCHT0   (R8)(R9*8)
@@ -42322,7 +42669,7 @@ loop5x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop5x1
+	JNE          step5x1
 	VBROADCASTSS alpha+80(FP), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
@@ -42504,6 +42851,7 @@ first4x1:
 	JNE          first4x1
 
 loop4x1:
+step4x1:
 	VPMOVZXWD.Z  (R8), K1, Z4
 	VPSLLD       $0x10, Z4, Z4
 	PREFETCHT0   (R8)(R9*8)
@@ -42519,7 +42867,7 @@ loop4x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop4x1
+	JNE          step4x1
 	VBROADCASTSS alpha+80(FP), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
@@ -42678,6 +43026,7 @@ first3x1:
 	JNE          first3x1
 
 loop3x1:
+step3x1:
 	VPMOVZXWD.Z  (R8), K1, Z3
 	VPSLLD       $0x10, Z3, Z3
 	PREFETCHT0   (R8)(R9*8)
@@ -42691,7 +43040,7 @@ loop3x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop3x1
+	JNE          step3x1
 	VBROADCASTSS alpha+80(FP), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
@@ -42827,6 +43176,7 @@ first2x1:
 	JNE          first2x1
 
 loop2x1:
+step2x1:
 	VPMOVZXWD.Z  (R8), K1, Z2
 	VPSLLD       $0x10, Z2, Z2
 	PREFETCHT0   (R8)(R9*8)
@@ -42838,7 +43188,7 @@ loop2x1:
 	ADDQ         DI, AX
 	ADDQ         R9, R8
 	DECQ         R10
-	JNE          loop2x1
+	JNE          step2x1
 	VBROADCASTSS alpha+80(FP), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
