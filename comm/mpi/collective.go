@@ -31,7 +31,9 @@ func (r *Rank) collective(ctx context.Context, call *backend.Call) error {
 		return r.one(ctx, call, ibarrier, r.comm)
 	case r.folds(call):
 		return r.fold(ctx, call)
-	case r.levelled(call) && !call.Kind.Reduces():
+	case r.levelled(call) && call.Kind == backend.BroadcastKind:
+		return r.broadcastLevels(ctx, call)
+	case r.levelled(call):
 		return r.gatherLevels(ctx, call)
 	case r.byMessages(call):
 		return r.pairs(ctx, call)

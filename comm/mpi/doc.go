@@ -53,7 +53,7 @@
 // # Several hosts
 //
 // Where the ranks of a communicator lie on several hosts, the same number on each, one host after the other, an
-// AllReduce and an AllGather of 64 KiB and more go by levels: within a host between all ranks, between hosts
+// AllReduce, an AllGather and a Broadcast of 64 KiB and more go by levels: within a host between all ranks, between hosts
 // between ranks of one number alone, in pieces that are on both ways at a time. The order of a fold stays that of the ranks.
 // AllReduces of 16-bit floats do not: their sums would be rounded on each host.
 // Between hosts these and all reductions go in messages that need no answer before they leave.

@@ -59,13 +59,17 @@ func (j *job) levels(world []int) *levels {
 
 // levelled reports whether a call goes by levels. Sums of 16-bit floats do not: they would be rounded on each host.
 func (r *Rank) levelled(call *backend.Call) bool {
-	if r.levels == nil || call.Src.Bytes() < r.levels.from {
+	bytes := call.Src.Bytes()
+	if call.Kind == backend.BroadcastKind {
+		bytes = call.Dst.Bytes()
+	}
+	if r.levels == nil || bytes < r.levels.from {
 		return false
 	}
 	switch call.Kind {
 	case backend.AllReduceKind:
 		return call.DType() != dtype.Float16 && call.DType() != dtype.BFloat16
-	case backend.AllGatherKind:
+	case backend.AllGatherKind, backend.BroadcastKind:
 		return true
 	}
 	return false
@@ -187,6 +191,57 @@ func (r *Rank) gatherLevels(ctx context.Context, call *backend.Call) error {
 			}
 			for q := range levels.per {
 				messages.swap(own+q, part(peer, s), part(h*levels.per+q, s))
+			}
+		}
+		if err := r.carry(ctx, call, messages); err != nil {
+			return err
+		}
+	}
+	return r.wait(ctx, call, nil)
+}
+
+// broadcastLevels is a Broadcast by levels. It goes in steps, and of each step every rank of a host has a share. At tick t
+//
+//	the root sends step t to the ranks of its host
+//	a rank h hosts after the root's gets its share of step t-2h from its peer on the host before
+//	and sends its share of step t-2h-2 to its peer on the next host, and, but on the root's host, to the ranks of its own
+//
+// so a link carries each value once.
+func (r *Rank) broadcastLevels(ctx context.Context, call *backend.Call) error {
+	levels, count := r.levels, call.Dst.Count
+	step := max(1, levels.step/call.DType().Size())
+	steps := ints.DivUp(count, step)
+	mine, root := r.me%levels.per, call.Root
+	own := r.me - mine // the first rank of this host
+	after := (own - root/levels.per*levels.per + len(r.world)) % len(r.world) / levels.per
+	next, before := (r.me+levels.per)%len(r.world), (r.me-levels.per+len(r.world))%len(r.world)
+	part := func(s int) backend.Buffer { return call.Dst.Slice(s*step, min((s+1)*step, count)) }
+	share := func(s, of int) backend.Buffer {
+		b := part(s)
+		return b.Slice(b.Count*of/levels.per, b.Count*(of+1)/levels.per)
+	}
+	there := func(s int) bool { return s >= 0 && s < steps }
+	for t := range steps + lag*levels.hosts {
+		messages := r.mail.empty()
+		gets := t - lag*after
+		has := gets - lag
+		switch {
+		case !there(gets):
+		case after > 0:
+			messages.recv(before, share(gets, mine))
+		case r.me == root:
+			for q := range levels.per {
+				messages.send(own+q, part(gets))
+			}
+		default:
+			messages.recv(root, part(gets))
+		}
+		if there(has) && after < levels.hosts-1 {
+			messages.send(next, share(has, mine))
+		}
+		if there(has) && after > 0 {
+			for q := range levels.per {
+				messages.swap(own+q, share(has, mine), share(has, q))
 			}
 		}
 		if err := r.carry(ctx, call, messages); err != nil {

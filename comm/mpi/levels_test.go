@@ -36,22 +36,24 @@ func onLevels(ctx context.Context, r *Rank) error {
 			}
 		}
 		x := make([]float64, 9999)
-		for _, name := range []string{"AllReduce", "AllGather"} {
+		for _, call := range []struct {
+			name string
+			make func() error
+		}{
+			{"AllReduce", func() error { return comm.AllReduce(ctx, world, x, comm.Sum) }},
+			{"AllGather", func() error { return comm.AllGather(ctx, world, make([]float64, len(x)*r.Size()), x) }},
+			{"Broadcast", func() error { return comm.Broadcast(ctx, world, x, r.Size()-1) }},
+		} {
 			used.mail = mail{}
-			if name == "AllReduce" {
-				err = comm.AllReduce(ctx, world, x, comm.Sum)
-			} else {
-				err = comm.AllGather(ctx, world, make([]float64, len(x)*r.Size()), x)
-			}
-			if err != nil {
+			if err := call.make(); err != nil {
 				return err
 			}
 			if used.mail.sends == nil {
-				return fmt.Errorf("%d hosts of %d ranks: %s does not go by levels", v.hosts, v.per, name)
+				return fmt.Errorf("%d hosts of %d ranks: %s does not go by levels", v.hosts, v.per, call.name)
 			}
 			for _, b := range used.mail.sends {
 				if near, peer := b.peer/v.per == r.me/v.per, b.peer%v.per == r.me%v.per; !near && !peer {
-					return fmt.Errorf("%d hosts of %d ranks: in %s rank %d sends to rank %d, which is no peer", v.hosts, v.per, name, r.me, b.peer)
+					return fmt.Errorf("%d hosts of %d ranks: in %s rank %d sends to rank %d, which is no peer", v.hosts, v.per, call.name, r.me, b.peer)
 				}
 			}
 		}

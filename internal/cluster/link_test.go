@@ -27,7 +27,7 @@ func TestLink(t *testing.T) {
 	dir, mpirun, run := linked(t)
 	figures := regexp.MustCompile(`"name":"[a-z_/0-9]+".*"ns":([0-9.]+)`)
 	for range 3 {
-		for _, call := range []string{"all_reduce/16777216", "all_gather/1048576"} {
+		for _, call := range []string{"all_reduce/16777216", "all_gather/1048576", "broadcast/16777216"} {
 			for _, args := range [][]string{
 				{"bin/coll", "2", call, "16777216"},
 				{"bin/comm", "-json", "-time", "2s", "-max", "16777216", "-match", call},
