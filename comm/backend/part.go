@@ -58,7 +58,7 @@ const (
 // CopyParts copies the first n bytes of src to dst. whole is how many bytes the caller copies
 // in all: if that is more than the caches hold, the stores go past them.
 func CopyParts(dst, src Part, n, whole int) {
-	mode := simd.Moving(2 * whole)
+	mode := simd.Copying(2 * whole)
 	for i := 0; i < n; {
 		d, run := dst.Run(i, n-i)
 		s, run := src.Run(i, run)

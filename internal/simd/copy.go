@@ -2,8 +2,8 @@ package simd
 
 import "unsafe"
 
-// large is the size in bytes from which Copy is faster than Go's own copy, whose stores
-// are non-temporal there.
+// large is the size in bytes from which the stores of Go's own copy are non-temporal. Copy
+// is faster than that until the caches cannot keep the result.
 const large = 1 << 20
 
 // An Elem is an element without pointers, whose bytes may be copied as such.
@@ -14,8 +14,8 @@ type Elem interface {
 // Copy does dst[i] = src[i]. dst and src must not overlap.
 func Copy[T Elem](dst, src []T) {
 	same("Copy", len(dst), len(src))
-	if len(dst)*int(unsafe.Sizeof(*new(T))) >= large {
-		m := Writing(dst, src)
+	if n := len(dst) * int(unsafe.Sizeof(*new(T))); n >= large {
+		m := Copying(2 * n)
 		m.copy(bytes(dst), bytes(src), copyKernel, copyVec)
 		m.Done()
 		return
@@ -45,15 +45,21 @@ func bytes[T Elem](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// copy is for slices larger than the caches. Unlike Go's copy it prefetches.
+// copy is for slices larger than the caches. Unlike Go's copy it prefetches what it writes. With AVX2 its non-temporal
+// stores are those of Go's copy, which takes half the time of four streams side by side on Zen 3.
 func (m Mode) copy(dst, src []byte, k kernel, vec func(level uint8, dst, src *byte, n int)) {
 	const block = 4 * chunk // what copyNonTemporal copies
+	if m.NonTemporal && !m.wide() {
+		for ; len(dst) >= large; dst, src = dst[large:], src[large:] { // Go's copy of it all could not be stopped meanwhile
+			copy(dst[:large], src)
+		}
+	}
 	whole := len(dst) &^ 63 // a multiple of the kernels' vectors
 	if !m.has(k) {
 		whole = 0
 	}
 	i := 0
-	if m.NonTemporal && uintptr(unsafe.Pointer(unsafe.SliceData(dst)))%64 == 0 {
+	if m.NonTemporal && m.wide() && uintptr(unsafe.Pointer(unsafe.SliceData(dst)))%64 == 0 {
 		for ; whole-i >= block; i += block {
 			copyNonTemporal(&dst[i], &src[i])
 		}

@@ -96,7 +96,7 @@ func Levels() []Level {
 // of Mode as well, so that tests run it in every mode.
 type Mode struct {
 	Level       Level
-	NonTemporal bool // only from AVX-512 on; there are no prefetches then
+	NonTemporal bool // from AVX-512 on, and for copies with AVX2; there are no prefetches then
 }
 
 // String names the mode.
@@ -111,10 +111,10 @@ func (m Mode) String() string {
 func (m Mode) has(k kernel) bool { return offers[m.Level][k] }
 
 // code is the mode as an assembly function of amd64 takes it: 1 for AVX2, 2 from AVX512 on,
-// and one more for non-temporal stores.
+// and there one more for non-temporal stores.
 func (m Mode) code() uint8 {
 	l := max(1, min(m.Level, AVX512)-AVX2+1)
-	if m.NonTemporal {
+	if m.NonTemporal && m.wide() {
 		l++
 	}
 	return uint8(l)
@@ -214,6 +214,11 @@ func computed[T Elem](dst []T, read ...[]T) Mode {
 // not overlap.
 func Moving(bytes int) Mode {
 	return Mode{Level: ordinary.Level, NonTemporal: ordinary.wide() && bytes >= nonTemporalFrom}
+}
+
+// Copying is Moving for copies alone. Their stores are non-temporal with AVX2 too.
+func Copying(bytes int) Mode {
+	return Mode{Level: ordinary.Level, NonTemporal: ordinary.Level >= AVX2 && bytes >= nonTemporalFrom}
 }
 
 // Done orders the stores of this mode before later stores, which non-temporal ones need.

@@ -3,6 +3,7 @@ package simd
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -170,20 +171,48 @@ func runs(n int) map[string]func(m Mode, dst []float32) {
 // TestNonTemporal holds that each kernel gives the same bits with non-temporal stores, for
 // destinations that begin at a cache line and for others.
 func TestNonTemporal(t *testing.T) {
-	if best != AVX512 {
-		t.Skip("this processor has no AVX-512")
-	}
 	const n = 2*chunk + 1000
-	for name, run := range runs(n) {
-		want := alignedAt(n, 0)
-		run(Mode{Level: AVX512}, want)
-		for _, shift := range []int{0, 1, 15} {
-			got := alignedAt(n, shift)
-			run(Mode{AVX512, true}, got)
-			Mode{AVX512, true}.Done()
-			for i := range want {
-				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-					t.Fatalf("%s: element %d is %g with non-temporal stores, else %g (%d after a cache line)", name, i, got[i], want[i], shift)
+	for _, level := range Levels() {
+		if level != AVX2 && level != AVX512 {
+			continue
+		}
+		past := Mode{level, true}
+		for name, run := range runs(n) {
+			want := alignedAt(n, 0)
+			run(Mode{Level: level}, want)
+			for _, shift := range []int{0, 1, 15} {
+				got := alignedAt(n, shift)
+				run(past, got)
+				past.Done()
+				for i := range want {
+					if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+						t.Fatalf("%s: %v: element %d is %g, with ordinary stores %g (%d after a cache line)", name, past, i, got[i], want[i], shift)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestCopyAtAnyPlace holds that a copy with non-temporal stores writes all of its bytes and no others.
+func TestCopyAtAnyPlace(t *testing.T) {
+	const room = 200
+	for _, level := range Levels() {
+		for _, n := range []int{4*chunk + 64, 8*chunk + 1, large, 2*large + 100} {
+			for _, shift := range []int{0, 1, 31, 32, 63, 64} {
+				src, dst := make([]byte, n+shift), bytes(alignedAt((n+2*room+3)/4, 0))
+				for i := range src {
+					src[i] = byte(i*7 + i>>8 + 1)
+				}
+				m, part := Mode{level, true}, dst[room-shift:][:n]
+				m.copy(part, src[shift:], copyKernel, copyVec)
+				m.Done()
+				if !slices.Equal(part, src[shift:]) {
+					t.Fatalf("%v: %d bytes from %d on: not what was copied", level, n, room-shift)
+				}
+				clear(part)
+				if slices.ContainsFunc(dst, func(b byte) bool { return b != 0 }) {
+					t.Fatalf("%v: %d bytes from %d on: bytes around them were written", level, n, room-shift)
 				}
 			}
 		}
@@ -227,6 +256,10 @@ func TestWriting(t *testing.T) {
 		{"large with what is read", AVX512, func() Mode { return Writing(x[len(x)/3:], y, y) }, true},
 		{"in place", AVX512, func() Mode { return Writing(x, y, x) }, false},
 		{"large, no such stores", AVX2, func() Mode { return Writing(x, y) }, false},
+		{"large copy", AVX512, func() Mode { return Copying(nonTemporalFrom) }, true},
+		{"large copy by AVX2", AVX2, func() Mode { return Copying(nonTemporalFrom) }, true},
+		{"small copy by AVX2", AVX2, func() Mode { return Copying(nonTemporalFrom - 1) }, false},
+		{"large copy by NEON", NEON, func() Mode { return Copying(nonTemporalFrom) }, false},
 	} {
 		ordinary = Mode{Level: c.level}
 		if want := (Mode{c.level, c.want}); c.got() != want {

@@ -227,7 +227,7 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	}
 	if at := w.at - w.slot - page; at+int64(len(b)) <= int64(len(w.pages)) {
 		n = len(b)
-		mode := simd.Moving(2 * len(w.pages))
+		mode := simd.Copying(2 * len(w.pages))
 		mode.CopyAhead(w.pages[at:at+int64(n)], b)
 		mode.Done()
 	} else {
