@@ -314,6 +314,7 @@ func refuseConstant(op string, v *Tensor, leaves string) {
 
 // keep lets what has arrived at n outlive scope.
 func (n *node) keep(scope *tensor.Scope) {
+	n.joinPieces()
 	if n.grad != nil {
 		keepTensors(scope, n.grad)
 	}

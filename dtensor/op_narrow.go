@@ -34,10 +34,13 @@ func (t *Tensor) Narrow(dim, start, length int) *Tensor {
 	})
 	if t.tracked() {
 		out.recordView("Narrow", func(gy *Tensor) {
-			gx := narrowGrad(gy, r, dim, start)
-			if gy.tracked() {
-				gx.recordView("NarrowGrad", func(g *Tensor) { gy.accumulate(g.Narrow(dim, start, length)) })
+			p := narrowGrad(gy, r, dim, start)
+			if !gy.tracked() {
+				in.accumulatePiece(p)
+				return
 			}
+			gx := whole([]piece{p})
+			gx.recordView("NarrowGrad", func(g *Tensor) { gy.accumulate(g.Narrow(dim, start, length)) })
 			in.accumulate(gx)
 		})
 	}
@@ -50,9 +53,9 @@ func (r *rule) clip(dim, start int) int {
 	return min(max(start-s.offset[dim], 0), s.local[dim])
 }
 
-// narrowGrad returns dy among zeros: the transpose of the view r. Where dy is
+// narrowGrad returns the gradient of the transpose of the view r, dy among zeros, as a piece. Where dy is
 // Partial, so is the result.
-func narrowGrad(gy *Tensor, r *rule, dim, start int) *Tensor {
+func narrowGrad(gy *Tensor, r *rule, dim, start int) piece {
 	in, out := slices.Clone(r.in[0].placements), slices.Clone(r.out[0].placements)
 	for axis, p := range gy.spec.placements {
 		if !in[axis].IsShard() {
@@ -63,15 +66,11 @@ func narrowGrad(gy *Tensor, r *rule, dim, start int) *Tensor {
 		}
 	}
 	gy = gy.to(gy.spec.with("NarrowGrad", out), "NarrowGrad")
-	s := r.in[0].with("NarrowGrad", in)
-	if s.mesh.outside() {
-		return s.mesh.empty(s, gy.DType())
+	p := piece{s: r.in[0].with("NarrowGrad", in), dy: gy, dim: dim, start: start}
+	if !p.s.mesh.outside() {
+		p.at = r.clip(dim, start)
 	}
-	dx := tensor.Zeros(gy.local.Device(), gy.DType(), s.local...)
-	offset := make([]int, len(s.local))
-	offset[dim] = r.clip(dim, start)
-	tensor.CopyBox(dx, offset, gy.local, make([]int, len(offset)), gy.local.Shape())
-	return wrap(s, dx)
+	return p
 }
 
 // Split cuts t along a dimension into pieces of the given sizes, which add up

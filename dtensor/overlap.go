@@ -60,6 +60,7 @@ func (e *early) passed(i int) {
 		k := e.order[0]
 		e.order = e.order[1:]
 		n := e.params[k].node
+		n.joinPieces()
 		if n.grad == nil {
 			continue
 		}

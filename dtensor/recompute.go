@@ -81,6 +81,7 @@ func (n *node) scatter() {
 	if n.leaf == nil {
 		return
 	}
+	n.joinPieces()
 	if n.grad != nil && n.scatters(n.grad) {
 		n.grad, n.own = n.settled(n.grad), false
 	}

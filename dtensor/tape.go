@@ -41,6 +41,7 @@ type node struct {
 	second  *second      // nil: Gradients need nothing of it
 
 	products []pendingProduct // that have arrived and are not in grad yet, see join
+	pieces   []piece          // likewise, see joinPieces
 }
 
 // A leaf is what the node of a parameter has besides.
@@ -138,6 +139,7 @@ func (t *Tensor) accumulate(g *Tensor) {
 		n.second.origin.accumulate(g)
 		return
 	}
+	n.joinPieces()
 	if t.again() {
 		t.accumulateRecorded(g)
 		return
@@ -283,6 +285,7 @@ func (t *tape) run(first int) {
 	for i := len(t.nodes) - 1; i >= first; i-- {
 		n := t.nodes[i]
 		n.join()
+		n.joinPieces()
 		if n.grad != nil && n.back != nil {
 			n.spec.mesh.eng.giveWay()
 			n.handOn()

@@ -26,6 +26,21 @@ func CopyBox(dst *Tensor, dstOff []int, src *Tensor, srcOff, sizes []int) {
 	copyBox(dst, dst.Shape(), d, src, src.Shape(), s, sizes)
 }
 
+// ClearBox sets a box of t, which begins at off, to 0.
+func ClearBox(t *Tensor, off, sizes []int) {
+	const op = "ClearBox"
+	at := within(op, "destination", t, off, sizes)
+	l := boxLoop(sizes, t.Shape(), t.Shape())
+	if l.Numel() == 0 {
+		return
+	}
+	none := Zeros(t.dev, t.dtype, 1)
+	l.B = [kernel.MaxDims]int{}
+	t.dev.CopyLoop(t.dtype.Size(), offset(t, op, at), none.addr, l)
+	none.Free()
+	t.change(op)
+}
+
 // PackBox copies the box of src at off to consecutive elements of the 1-D tensor
 // flat, from element at on, in row-major order.
 func PackBox(flat *Tensor, at int, src *Tensor, off, sizes []int) {

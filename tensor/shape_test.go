@@ -205,6 +205,16 @@ func TestBoxes(t *testing.T) {
 			d = dst.tensor(cpu, dt)
 			UnpackBox(d, dOff, packed, 2, sizes)
 			check(t, label("UnpackBox", dt, dShape, dOff, sizes), d, want, 0)
+			ClearBox(d, dOff, sizes)
+			cleared := array{dShape, slices.Clone(want.data)}
+			each(sizes, func(i []int) {
+				to := slices.Clone(i)
+				for k := range to {
+					to[k] += dOff[k]
+				}
+				cleared.data[cleared.offset(to)] = 0
+			})
+			check(t, label("ClearBox", dt, dShape, dOff, sizes), d, cleared, 0)
 		}
 	}
 	x := Zeros(cpu, Float32, 2, 3)
