@@ -182,11 +182,25 @@ func (m Mode) eachWith(k kernel, vec func(level uint8, dst, x *float32, n int, s
 
 // Fill does dst[i] = v.
 func Fill[T Elem](dst []T, v T) {
-	if unsafe.Sizeof(v) == 4 { // any bits will do
+	const words = 1024
+	switch done := 0; unsafe.Sizeof(v) {
+	case 4: // any bits will do
 		ordinary.fill(bitsIn[float32](dst), *(*float32)(unsafe.Pointer(&v)))
-		return
+	case 8:
+		done = min(len(dst), words)
+		fillGo(dst[:done], v)
+		for ; done < len(dst); done += min(len(dst)-done, words) {
+			copy(dst[done:], dst[:min(len(dst)-done, words)])
+		}
+	default: // as words of several
+		each := int(4 / unsafe.Sizeof(v))
+		if n := len(dst) / each; n > 0 {
+			fillGo(dst[:each], v)
+			ordinary.fill(bitsIn[float32](dst[:n*each]), bitsIn[float32](dst[:each])[0])
+			done = n * each
+		}
+		fillGo(dst[done:], v)
 	}
-	fillGo(dst, v)
 }
 
 func fillGo[T Elem](dst []T, v T) {

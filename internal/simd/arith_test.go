@@ -182,6 +182,28 @@ func TestEveryType(t *testing.T) {
 	integers[uint8](t)
 }
 
+// Elements of every size are filled to the end, and no further.
+func TestFill(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 5, 1023, 1024, 1025, 5000} {
+		filledWith(t, n, uint16(0x1234))
+		filledWith(t, n, uint8(7))
+		filledWith(t, n, true)
+		filledWith(t, n, 1.5)
+		filledWith(t, n, int64(-9))
+	}
+}
+
+func filledWith[T Elem](t *testing.T, n int, v T) {
+	var zero T
+	dst := make([]T, n+2)
+	Fill(dst[1:n+1], v)
+	for i, got := range dst {
+		if want := i > 0 && i <= n; (got == v) != want || (got == zero) == want {
+			t.Fatalf("element %d of %d is %v after Fill with %v", i-1, n, got, v)
+		}
+	}
+}
+
 func TestLengthsMustAgree(t *testing.T) {
 	a, b := make([]float32, 3), make([]float32, 4)
 	for name, f := range map[string]func(){
