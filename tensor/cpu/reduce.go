@@ -73,6 +73,10 @@ func (c *Kernels) sumHalves(dst, x unsafe.Pointer, a kernel.Axis) {
 	if outer*inner == 0 {
 		return
 	}
+	if inner == 1 && red > SumRow {
+		sumRuns(sliceOf[float32](dst, outer), sliceOf[dtype.BF16](x, a.Numel()), red)
+		return
+	}
 	ones := c.Scratch(min(red, SumPiece) * dtype.BFloat16.Size())
 	defer ones.Free()
 	c.Fill(dtype.BFloat16, ones.Block.Ptr(), min(red, SumPiece), 1)
@@ -93,6 +97,26 @@ func (c *Kernels) sumHalves(dst, x unsafe.Pointer, a kernel.Axis) {
 	default:
 		batch := kernel.Loop{N: 1, Size: [kernel.MaxDims]int{outer}, B: [kernel.MaxDims]int{1}}
 		c.MatMul(dtype.BFloat16, kernel.Gemm{Wide: true, M: 1, K: red, N: inner}, dst, ones.Block.Ptr(), x, batch)
+	}
+}
+
+// SumRow is how many contiguous elements of bfloat16 are widened and added up at a time.
+const SumRow = 1 << 12
+
+// sumRuns is sumHalves of long runs of contiguous elements: a product would pack them.
+func sumRuns(dst []float32, x []dtype.BF16, red int) {
+	sums := make([]float32, ints.DivUp(red, SumRow))
+	for o := range dst {
+		run := x[o*red:][:red]
+		parallel(len(sums), SumRow, 1, func(lo, hi int) {
+			var wide [SumRow]float32
+			for i := lo; i < hi; i++ {
+				piece := run[i*SumRow : min((i+1)*SumRow, red)]
+				simd.FromBF16(wide[:len(piece)], piece)
+				sums[i] = simd.Sum(wide[:len(piece)])
+			}
+		})
+		dst[o] = simd.Sum(sums)
 	}
 }
 
