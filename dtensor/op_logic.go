@@ -11,16 +11,12 @@ import (
 // layouts are those of Compare.
 
 // LogicalNot returns whether x is false.
-func (x *Tensor) LogicalNot() *Tensor {
-	if x.DType() != tensor.Bool {
-		return x.Detach().CompareScalar(kernel.OpEq, 0)
-	}
-	return x.Detach().where("LogicalNot", x.always("LogicalNot", false), x.always("LogicalNot", true))
-}
+func (x *Tensor) LogicalNot() *Tensor { return x.Detach().CompareScalar(kernel.OpEq, 0) }
 
 // LogicalAnd returns whether a and b are both true.
 func (a *Tensor) LogicalAnd(b *Tensor) *Tensor {
-	return a.truth().where("LogicalAnd", b.truth(), a.always("LogicalAnd", false))
+	never := filled(a.spec.mesh.shapeSpec("LogicalAnd", nil), tensor.Bool, 0)
+	return a.truth().where("LogicalAnd", b.truth(), never)
 }
 
 // LogicalOr returns whether a or b is true, or both are.
@@ -28,16 +24,7 @@ func (a *Tensor) LogicalOr(b *Tensor) *Tensor { return b.truth().maskedFill("Log
 
 // LogicalXor returns whether one of a and b is true and the other is not.
 func (a *Tensor) LogicalXor(b *Tensor) *Tensor {
-	return a.truth().where("LogicalXor", b.LogicalNot(), b.truth())
-}
-
-// always returns one element of Bool, which broadcasts.
-func (x *Tensor) always(op string, v bool) *Tensor {
-	n := 0.0
-	if v {
-		n = 1
-	}
-	return filled(x.spec.mesh.shapeSpec(op, nil), tensor.Bool, n)
+	return a.truth().compare("LogicalXor", kernel.OpNe, b.truth())
 }
 
 // truth returns whether x is true.

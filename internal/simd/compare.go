@@ -1,6 +1,10 @@
 package simd
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
 
 // A Comparison is one of two numbers.
 type Comparison uint8
@@ -34,6 +38,10 @@ func (m Mode) compare(op Comparison, dst []bool, a, b []float32) {
 }
 
 func compareGo[T Number](op Comparison, dst []bool, a, b []T) {
+	if words := len(dst) / 8; words > 0 && T(0)-1 > 0 { // bytes
+		compareBytes(op, bitsIn[uint64](dst)[:words], bitsIn[uint64](a)[:words], bitsIn[uint64](b)[:words])
+		dst, a, b = dst[8*words:], a[8*words:], b[8*words:]
+	}
 	a, b = a[:len(dst)], b[:len(dst)]
 	switch op {
 	case Equal:
@@ -55,6 +63,38 @@ func compareGo[T Number](op Comparison, dst []bool, a, b []T) {
 	}
 }
 
+// compareBytes compares eight unsigned bytes at a time.
+func compareBytes(op Comparison, dst, a, b []uint64) {
+	const high, ones = 0x8080808080808080, 0x0101010101010101
+	switch op {
+	case Equal, NotEqual:
+		var flip uint64
+		if op == Equal {
+			flip = ones
+		}
+		for i := range dst {
+			differ := a[i] ^ b[i]
+			dst[i] = (differ&^high+(high-ones)|differ)&high>>7 ^ flip
+		}
+	case Less:
+		for i := range dst {
+			dst[i] = lessBytes(a[i], b[i])
+		}
+	case LessOrEqual:
+		for i := range dst {
+			dst[i] = lessBytes(b[i], a[i]) ^ ones
+		}
+	}
+}
+
+// lessBytes has 1 in each byte where that of a is less than that of b, else 0. The lower seven bits are compared by a difference
+// that borrows from the highest one.
+func lessBytes(a, b uint64) uint64 {
+	const high = 0x8080808080808080
+	least := (a | high) - b&^high
+	return (^a&b | ^(a^b)&^least) & high >> 7
+}
+
 // Where does dst[i] = cond[i] ? a[i] : b[i] in mode m, which Writing or Moving returned.
 func Where[T uint8 | uint16 | uint32 | uint64](m Mode, dst, a, b []T, cond []bool) {
 	same("Where", len(dst), len(a), len(b), len(cond))
@@ -73,13 +113,75 @@ func (m Mode) where(dst, a, b []float32, cond []bool) {
 	whereGo(bitsIn[uint32](dst[n:]), bitsIn[uint32](a[n:]), bitsIn[uint32](b[n:]), cond[n:])
 }
 
+// Truth does dst[i] = x[i] != 0, which NaN is.
+func Truth[T Number](dst []bool, x []T) {
+	same("Truth", len(dst), len(x))
+	if is32[T]() {
+		var zeros [truthPiece]float32
+		for i := 0; i < len(dst); i += truthPiece {
+			end := min(i+truthPiece, len(dst))
+			ordinary.compare(NotEqual, dst[i:end], as32(x[i:end]), zeros[:end-i])
+		}
+		return
+	}
+	truthGo(dst, x)
+}
+
+// truthPiece is how many numbers Truth compares with zeros at a time.
+const truthPiece = 1 << 10
+
+// truthGo reads the bits of a number: all zeros but for the sign of a floating-point one are 0.
+func truthGo[T Number](dst []bool, x []T) {
+	d := bitsIn[uint8](dst)
+	float := T(1)/2 != 0
+	switch unsafe.Sizeof(*new(T)) {
+	case 1:
+		truthOf(d, bitsIn[uint8](x), 0)
+	case 2:
+		truthOf(d, bitsIn[uint16](x), 0)
+	case 4:
+		truthOf(d, bitsIn[uint32](x), 0)
+	case 8:
+		shift := 0
+		if float {
+			shift = 1
+		}
+		truthOf(d, bitsIn[uint64](x), shift)
+	}
+}
+
+// TruthHalf is Truth of float16 or bfloat16, four at a time: the sum carries into the sign of a number whose other bits are not all 0.
+func TruthHalf[H dtype.F16 | dtype.BF16](dst []bool, x []H) {
+	same("TruthHalf", len(dst), len(x))
+	const sign = 0x8000800080008000
+	fours := len(x) / 4
+	d, s := bitsIn[uint32](dst)[:fours], bitsIn[uint64](x)[:fours]
+	for i, v := range s {
+		v = (v&^sign + ^uint64(sign)) & sign >> 15
+		v = (v | v>>8) & 0x0000ffff0000ffff
+		d[i] = uint32(v | v>>16)
+	}
+	for i := 4 * fours; i < len(x); i++ {
+		dst[i] = x[i]<<1 != 0
+	}
+}
+
+func truthOf[B uint8 | uint16 | uint32 | uint64](dst []uint8, x []B, shift int) {
+	top := unsafe.Sizeof(*new(B))*8 - 1
+	dst = dst[:len(x)]
+	for i, v := range x {
+		v <<= shift & 1
+		dst[i] = uint8((v | -v) >> top)
+	}
+}
+
 // whereGo selects by masks, as branches on numbers that nobody foresees take ten times as long.
 func whereGo[T uint8 | uint16 | uint32 | uint64](dst, a, b []T, cond []bool) {
 	truth := bitsIn[uint8](cond) // 0 or 1
 	if words := len(dst) / 8; words > 0 && unsafe.Sizeof(dst[0]) == 1 {
-		d, x, y := bitsIn[uint64](dst), bitsIn[uint64](a), bitsIn[uint64](b)
-		for i, c := range bitsIn[uint64](truth) {
-			d[i] = y[i] ^ (x[i]^y[i])&(c*0xff)
+		d, x, y := bitsIn[uint64](dst)[:words], bitsIn[uint64](a)[:words], bitsIn[uint64](b)[:words]
+		for i, c := range bitsIn[uint64](truth)[:words] {
+			d[i] = y[i] ^ (x[i]^y[i])&(c<<8-c)
 		}
 		dst, a, b, truth = dst[8*words:], a[8*words:], b[8*words:], truth[8*words:]
 	}

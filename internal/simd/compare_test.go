@@ -3,6 +3,8 @@ package simd
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
 // TestCompareAndWhere compares numbers that are often equal, NaN and zeros of both signs among them, with Go's own comparisons.
@@ -40,6 +42,56 @@ func TestCompareAndWhere(t *testing.T) {
 					t.Fatalf("%v: %d elements: wrote outside", m, n)
 				}
 			}
+		}
+	}
+}
+
+// TestCompareBytes compares all pairs of bytes, and numbers of every type with 0.
+func TestCompareBytes(t *testing.T) {
+	var a, b []uint8
+	for i := range 1 << 16 {
+		a, b = append(a, uint8(i)), append(b, uint8(i>>8))
+	}
+	a, b = append(a, 1, 2, 3), append(b, 3, 2, 1)
+	got := make([]bool, len(a))
+	for op, holds := range []func(a, b uint8) bool{
+		Equal: func(a, b uint8) bool { return a == b }, NotEqual: func(a, b uint8) bool { return a != b },
+		Less: func(a, b uint8) bool { return a < b }, LessOrEqual: func(a, b uint8) bool { return a <= b },
+	} {
+		Compare(Comparison(op), got, a, b)
+		for i := range a {
+			if got[i] != holds(a[i], b[i]) {
+				t.Fatalf("%d and %d, comparison %d: %v", a[i], b[i], op, got[i])
+			}
+		}
+	}
+	truths(t, a)
+	truths(t, []int8{0, 1, -1, -128, 127})
+	truths(t, []int16{0, 1, -1, -1 << 15, 1 << 14})
+	truths(t, []int32{0, 1, -1, -1 << 31, 1 << 30})
+	truths(t, []int64{0, 1, -1, -1 << 63, 1 << 62})
+	truths(t, append(special(), make([]float32, 2*truthPiece+5)...))
+	var doubles []float64
+	var halves []dtype.BF16
+	for _, v := range special() {
+		doubles, halves = append(doubles, float64(v)), append(halves, dtype.ToBF16(v))
+	}
+	truths(t, append(doubles, 0x1p-1074, -0x1p-1074))
+	got = got[:len(halves)]
+	TruthHalf(got, halves)
+	for i, v := range halves {
+		if got[i] != (v.Float32() != 0) {
+			t.Fatalf("bfloat16 %g: %v", v.Float32(), got[i])
+		}
+	}
+}
+
+func truths[T Number](t *testing.T, x []T) {
+	got := make([]bool, len(x))
+	Truth(got, x)
+	for i, v := range x {
+		if got[i] != (v != 0) {
+			t.Fatalf("%T %v: %v", v, v, got[i])
 		}
 	}
 }

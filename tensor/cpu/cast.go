@@ -5,19 +5,12 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
-	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // Cast converts n elements.
 func (c *own) Cast(to dtype.DType, dst unsafe.Pointer, from dtype.DType, src unsafe.Pointer, n int) {
 	switch from {
 	case dtype.Float32:
-		if to == dtype.Bool {
-			var zero float32
-			c.CompareLoop(kernel.OpNe, from, dst, src, unsafe.Pointer(&zero), kernel.Loop{N: 1, Size: [kernel.MaxDims]int{n},
-				A: [kernel.MaxDims]int{1}})
-			return
-		}
 		castFrom(to, dst, sliceOf[float32](src, n))
 	case dtype.Float64:
 		castFrom(to, dst, sliceOf[float64](src, n))
@@ -43,8 +36,12 @@ const CastPiece = 1024
 
 // castHalf converts by way of float32, which holds every float16 and bfloat16.
 func castHalf[H dtype.F16 | dtype.BF16](to dtype.DType, dst unsafe.Pointer, src []H, load func(dst []float32, src []H)) {
-	if to == dtype.Float32 {
+	switch to {
+	case dtype.Float32:
 		load(sliceOf[float32](dst, len(src)), src)
+		return
+	case dtype.Bool:
+		simd.TruthHalf(sliceOf[bool](dst, len(src)), src)
 		return
 	}
 	buf := make([]float32, CastPiece)
@@ -79,9 +76,7 @@ func castFrom[S number](to dtype.DType, dst unsafe.Pointer, src []S) {
 	case dtype.Uint8:
 		convert(sliceOf[uint8](dst, n), src)
 	case dtype.Bool:
-		for i, d := 0, sliceOf[bool](dst, n); i < n; i++ {
-			d[i] = src[i] != 0
-		}
+		simd.Truth(sliceOf[bool](dst, n), src)
 	}
 }
 
