@@ -149,10 +149,13 @@ func (x *Tensor) scattered(op string, dim int, index, src *Tensor, put func(dst 
 	} else {
 		pickOp{&elementPick, op, dim}.checkRange(x, b)
 		var foreign *tensor.Tensor
-		if at, foreign = r.own(dim, x.spec.shape[dim], b.local); foreign != nil {
+		if at, foreign = r.own(dim, x.spec.shape[dim], b.local); foreign == nil {
+			out.local = tensor.Clone(a.local)
+			put(out.local, dim, at, c.local)
+		} else {
 			at = tensor.MaskedFill(at, foreign, float64(r.in[0].local[dim]))
+			out.local = putInto(a.local, dim, at, c.local, put)
 		}
-		out.local = putInto(a.local, dim, at, c.local, put)
 	}
 	return out, scattering{r, at, a, c}
 }

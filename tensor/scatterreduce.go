@@ -70,12 +70,16 @@ func scatterFold[T float32 | float64 | int64](dst *Tensor, dim int, index, src *
 					base += x * strides[d]
 				}
 			}
-			for j, v := range elems[i : i+run] {
-				k := base + j*step + int(at[i+j])*strides[dim]
-				if alone && !taken[k] {
-					to[k], taken[k] = v, true
-				} else {
-					to[k] = cpu.Combine(op, to[k], v)
+			from, index := elems[i:i+run], at[i:i+run]
+			if !alone {
+				cpu.FoldRun(op, to[base:], from, index, step, strides[dim])
+			} else {
+				for j, v := range from {
+					if k := base + j*step + int(index[j])*strides[dim]; taken[k] {
+						to[k] = cpu.Combine(op, to[k], v)
+					} else {
+						to[k], taken[k] = v, true
+					}
 				}
 			}
 			for d := last - 1; d >= 0; d-- {

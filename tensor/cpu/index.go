@@ -218,6 +218,33 @@ func scatterRuns[T number, I int32 | int64](dst, src []T, index []I, p *kernel.P
 	})
 }
 
+// FoldRun computes to[k·step + index[k]·stride] = op of it and from[k], in the order of k.
+func FoldRun[T float32 | float64 | int64](op kernel.ReduceOp, to, from []T, index []int64, step, stride int) {
+	from = from[:len(index)]
+	switch op {
+	case kernel.OpSum:
+		for k, j := range index {
+			to[k*step+int(j)*stride] += from[k]
+		}
+	case kernel.OpProd:
+		for k, j := range index {
+			to[k*step+int(j)*stride] *= from[k]
+		}
+	case kernel.OpAmax:
+		for k, j := range index {
+			p := &to[k*step+int(j)*stride]
+			*p = max(*p, from[k])
+		}
+	case kernel.OpAmin:
+		for k, j := range index {
+			p := &to[k*step+int(j)*stride]
+			*p = min(*p, from[k])
+		}
+	default:
+		kernel.Missing("the CPU", op)
+	}
+}
+
 // OneHot sets dst[i, index[i]-lo] = 1 for zeroed dst [n, classes].
 func (c *own) OneHot(dt dtype.DType, dst unsafe.Pointer, index kernel.Index, lo, classes int) {
 	list := indices(index)
