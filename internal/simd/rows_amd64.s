@@ -2086,19 +2086,21 @@ DATA upperHalves<>+62(SB)/2, $0x003f
 GLOBL upperHalves<>(SB), RODATA|NOPTR, $64
 
 // func reverseVec(dst *float32, src *float32, n int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX2
 TEXT ·reverseVec(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), DX
 
 vector:
-	VMOVUPS    -64(SI)(DX*4), Z0
-	VSHUFI32X4 $0x1b, Z0, Z0, Z0
-	VPSHUFD    $0x1b, Z0, Z0
-	VMOVUPS    Z0, (DI)
-	ADDQ       $0x40, DI
-	SUBQ       $0x10, DX
-	JNE        vector
+	VPERMQ  $0x4e, -32(SI)(DX*4), Y0
+	VPSHUFD $0x1b, Y0, Y0
+	VMOVUPS Y0, (DI)
+	VPERMQ  $0x4e, -64(SI)(DX*4), Y1
+	VPSHUFD $0x1b, Y1, Y1
+	VMOVUPS Y1, 32(DI)
+	ADDQ    $0x40, DI
+	SUBQ    $0x10, DX
+	JNE     vector
 	VZEROUPPER
 	RET

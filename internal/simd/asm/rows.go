@@ -100,10 +100,11 @@ func reverse(c *build.Context, name string) {
 	dst, src, n := reg.RDI, reg.RSI, reg.RDX
 	load(c, "dst", dst, "src", src, "n", n)
 	c.Label("vector")
-	c.VMOVUPS(operand.Mem{Base: src, Index: n, Scale: 4, Disp: -64}, reg.Z0)
-	c.VSHUFI32X4(operand.Imm(0x1b), reg.Z0, reg.Z0, reg.Z0) // the quarters
-	c.VPSHUFD(operand.Imm(0x1b), reg.Z0, reg.Z0)            // and the elements of each
-	c.VMOVUPS(reg.Z0, operand.Mem{Base: dst})
+	for i, v := range []reg.VecPhysical{reg.Y0, reg.Y1} {
+		c.VPERMQ(operand.Imm(0x4e), operand.Mem{Base: src, Index: n, Scale: 4, Disp: -32 * (i + 1)}, v) // the halves
+		c.VPSHUFD(operand.Imm(0x1b), v, v)                                                              // and the elements of each
+		c.VMOVUPS(v, operand.Mem{Base: dst, Disp: 32 * i})
+	}
 	c.ADDQ(operand.Imm(64), dst)
 	c.SUBQ(operand.Imm(16), n)
 	c.JNE(operand.LabelRef("vector"))
