@@ -67,10 +67,14 @@ func scalarHalf(op kernel.BinaryOp, dst, x []dtype.BF16, v kernel.Number) {
 // binaryForms returns the fast forms of the binary operators. An operator without one is nil,
 // or beyond the end, and is computed by its definition.
 func binaryForms[T number]() []func(dst, a, b []T) {
-	return []func(dst, a, b []T){
+	forms := []func(dst, a, b []T){
 		kernel.OpAdd: simd.Add[T], kernel.OpSub: simd.Sub[T], kernel.OpMul: simd.Mul[T], kernel.OpDiv: divide[T],
 		kernel.OpMaximum: simd.Max[T], kernel.OpMinimum: simd.Min[T],
 	}
+	if isInt[T]() {
+		forms = integerForms(forms)
+	}
+	return forms
 }
 
 // scalarForms returns the fast forms of op(x, v) for a number v, or with first of op(v, x).
@@ -224,6 +228,15 @@ func (e *kernelsOf[T]) number(op kernel.BinaryOp, dst, x []T, v T, swap bool) {
 	}
 	if f := form(forms, op); f != nil {
 		f(dst, x, v)
+		return
+	}
+	if f := form(e.forms, op); f != nil {
+		repeated(dst, x, v, func(dst, x, same []T) {
+			if swap {
+				x, same = same, x
+			}
+			f(dst, x, same)
+		})
 		return
 	}
 	a, b := x, []T{v}

@@ -35,11 +35,41 @@ func unary32(op kernel.UnaryOp, dst, x []float32) {
 	unaryFloat(op, dst, x)
 }
 
-// unaryFloat computes in float64, one element at a time: the definition.
+// unaryFloat computes in float64, one element at a time.
 func unaryFloat[T float](op kernel.UnaryOp, dst, x []T) {
-	f := op.Row().Value
-	for i, v := range x {
-		dst[i] = T(f(float64(v)))
+	dst = dst[:len(x)]
+	switch op { // fast forms
+	case kernel.OpNeg:
+		for i, v := range x {
+			dst[i] = -v
+		}
+	case kernel.OpAbs:
+		for i, v := range x {
+			dst[i] = T(math.Abs(float64(v)))
+		}
+	case kernel.OpSquare:
+		for i, v := range x {
+			dst[i] = v * v
+		}
+	case kernel.OpRelu:
+		for i, v := range x {
+			if dst[i] = max(v, 0); v == 0 { // -0 stays
+				dst[i] = v
+			}
+		}
+	case kernel.OpSqrt:
+		for i, v := range x {
+			dst[i] = T(math.Sqrt(float64(v)))
+		}
+	case kernel.OpRsqrt:
+		for i, v := range x {
+			dst[i] = T(1 / math.Sqrt(float64(v)))
+		}
+	default: // the definition
+		f := op.Row().Value
+		for i, v := range x {
+			dst[i] = T(f(float64(v)))
+		}
 	}
 }
 
@@ -57,6 +87,11 @@ func unaryInt[T number](op kernel.UnaryOp, dst, x []T) {
 	case kernel.OpSquare:
 		for i, v := range x {
 			dst[i] = v * v
+		}
+	case kernel.OpAbs:
+		for i, v := range x {
+			sign := int64(v) >> 63
+			dst[i] = T((int64(v) ^ sign) - sign)
 		}
 	default: // the definition
 		for i, v := range x {
