@@ -51,24 +51,62 @@ func sortRows(x *Tensor, order []int64, n int, descending bool) {
 
 // sortKeys is sortRows of elems, which it compares by their keys.
 func sortKeys[T dtype.Elem](elems []T, order []int64, n int, descending bool, key func(T) uint64) {
-	type item struct {
-		key uint64
-		at  int64
-	}
-	row := make([]item, n)
+	row, spare := make([]keyed, n), make([]keyed, n)
 	for lo := 0; lo < len(elems); lo += n {
 		for i, v := range elems[lo : lo+n] {
 			k := key(v)
 			if descending {
 				k = ^k
 			}
-			row[i] = item{k, int64(i)}
+			row[i] = keyed{k, int64(i)}
 		}
-		slices.SortFunc(row, func(a, b item) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at)) })
+		row, spare = sortKeyed(row, spare)
 		for i, it := range row {
 			order[lo+i] = it.at
 		}
 	}
+}
+
+// A keyed is the key of an element, and where it is.
+type keyed struct {
+	key uint64
+	at  int64
+}
+
+// leastRadix is the least number of elements for which a radix sort is faster: it goes through its counts.
+const leastRadix = 128
+
+// sortKeyed sorts row, whose elements are in the order of at, by keys; equal keys keep their order. It is a radix sort that leaves out
+// the bytes that all keys share. The result is the first one returned, of row and spare.
+func sortKeyed(row, spare []keyed) (sorted, other []keyed) {
+	if len(row) < leastRadix {
+		slices.SortFunc(row, func(a, b keyed) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at)) })
+		return row, spare
+	}
+	some, all := uint64(0), ^uint64(0)
+	for _, it := range row {
+		some, all = some|it.key, all&it.key
+	}
+	for shift := 0; shift < 64; shift += 8 {
+		if (some^all)>>shift&0xff == 0 {
+			continue
+		}
+		var at [256]int
+		for _, it := range row {
+			at[it.key>>shift&0xff]++
+		}
+		next := 0
+		for i, n := range at {
+			at[i], next = next, next+n
+		}
+		for _, it := range row {
+			d := it.key >> shift & 0xff
+			spare[at[d]] = it
+			at[d]++
+		}
+		row, spare = spare, row
+	}
+	return row, spare
 }
 
 // sortFloat32s is sortRows of elems, whose keys and positions have 32 bits each.

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -57,6 +58,40 @@ func TestSortFloat32(t *testing.T) {
 			if !slices.Equal(ToSlice[int64](index), ToSlice[int64](want)) ||
 				!slices.Equal(ToSlice[float64](Cast(values, Float64)), ToSlice[float64](wide)) {
 				t.Errorf("%d elements a row, descending %v: another order than that of float64", n, descending)
+			}
+		}
+	}
+}
+
+// A row of 64-bit elements is sorted stably whatever its length, with equal elements and with few bytes that differ.
+func TestSortInt64(t *testing.T) {
+	cpu, r := NewCPU(nil), rand.New(rand.NewPCG(3, 3))
+	for _, n := range []int{1, leastRadix - 1, leastRadix, 1000} {
+		for _, most := range []int64{1, 7, 1000, math.MaxInt64} {
+			x := make([]int64, 2*n)
+			for i := range x {
+				x[i] = r.Int64N(most)
+				if r.IntN(2) == 0 {
+					x[i] = -x[i] << r.IntN(2)
+				}
+			}
+			for _, descending := range []bool{false, true} {
+				_, index := Sort(FromSlice(cpu, x, 2, n), 1, descending)
+				for k, got := range slices.Collect(slices.Chunk(ToSlice[int64](index), n)) {
+					row, want := x[k*n:(k+1)*n], make([]int64, n)
+					for i := range want {
+						want[i] = int64(i)
+					}
+					slices.SortStableFunc(want, func(a, b int64) int {
+						if descending {
+							a, b = b, a
+						}
+						return cmp.Compare(row[a], row[b])
+					})
+					if !slices.Equal(got, want) {
+						t.Fatalf("%d elements below %d, descending %v: another order", n, most, descending)
+					}
+				}
 			}
 		}
 	}
