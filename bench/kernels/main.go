@@ -83,6 +83,8 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 	for i := range tensor.Data[int64](columns) {
 		tensor.Data[int64](columns)[i] = int64(i) * 7919 % int64(d)
 	}
+	divisors := tensor.AddScalar(columns, 1)
+	wide := float64(tensor.Int64.Size() / dt.Size()) // matrices of the type in one of int64
 	size, small, mask := tensor.Unary(kernel.OpAbs, x), tensor.Unary(kernel.OpTanh, x), tensor.CompareScalar(kernel.OpGt, y, 0)
 	adamW := tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
 	return []measurement{
@@ -128,6 +130,7 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"maximum with column", 2, func() { tensor.Binary(kernel.OpMaximum, x, column) }},
 		{"expand column", 1, func() { tensor.Expand(column, n, d) }},
 		{"less than", 2, func() { tensor.Compare(kernel.OpLt, x, y) }},
+		{"cast to bool", 1 + 1/float64(dt.Size()), func() { tensor.Cast(x, tensor.Bool) }},
 		{"where", 3, func() { tensor.Where(mask, x, y) }},
 		{"masked fill", 2, func() { tensor.MaskedFill(x, mask, 0) }},
 		{"any of rows", 0.25, func() { tensor.Reduce(kernel.OpAmax, mask, []int{1}, false) }},
@@ -143,6 +146,7 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"max of rows", 1, func() { tensor.Reduce(kernel.OpAmax, x, []int{1}, false) }},
 		{"argmax of rows", 1, func() { tensor.Argmax(x, 1, false) }},
 		{"top 4 of rows", 1, func() { tensor.TopK(x, 4, 1) }},
+		{"sort rows of int64", 2 * wide, func() { tensor.Sort(columns, 1, false) }},
 		{"sort rows", 2, func() { tensor.Sort(x, 1, false) }},
 		{"norm of rows", 1, func() { tensor.SquareSums(x, []int{1}) }},
 		{"product of rows", 1, func() { tensor.Reduce(kernel.OpProd, x, []int{1}, false) }},
@@ -151,6 +155,8 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"flip", 2, func() { tensor.Flip(x, 1) }},
 		{"gather", 2, func() { tensor.Gather(x, 1, columns) }},
 		{"scatter add", 2, func() { tensor.ScatterAddTo(out, 1, columns, y) }},
+		{"scatter maximum", 2 + wide, func() { tensor.ScatterReduceTo(out, 1, columns, y, kernel.OpAmax, false) }},
+		{"remainder of int64", 3 * wide, func() { tensor.Binary(kernel.OpRemainder, columns, divisors) }},
 		{"gather rows", 2, func() { tensor.TakeRows(x, ids, 0) }},
 		{"gather rows gradient", 2, func() { tensor.Coalesce(ids, y, 0, n) }},
 		{"normal", 1, func() { tensor.FillNormal(out, tensor.Key{Seed: 1}, 0, 1, nil, nil) }},
