@@ -41,10 +41,10 @@ import (
 //
 // The mean over no positions is NaN, as PyTorch has it.
 //
-// Logits are float32, float64 or bfloat16. With bfloat16 logits, class probabilities,
-// weights, computation, messages and, unlike in PyTorch, the loss are float32: the loss
-// is that of the same logits converted to float32. The gradient is bfloat16, each
-// element rounded once.
+// Logits are float32, float64 or bfloat16. With bfloat16 logits, class probabilities and
+// weights are bfloat16 or float32, computation, messages and, unlike in PyTorch, the loss
+// float32: the loss is that of the same operands converted to float32. The gradient is
+// bfloat16, each element rounded once.
 //
 // CrossEntropy throws an *Error for shapes, types and options that do not fit
 // and a *TargetError for a target that is no class.
@@ -62,6 +62,9 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	}
 	j := &job{sharding: p, o: o, soft: soft, out: layoutOf(p, o.Reduction)}
 	logits, targets = logits.Redistribute(p.logits...), targets.Redistribute(places...)
+	if soft {
+		targets = targets.Cast(p.wide)
+	}
 	p.bind(logits)
 	if !p.mesh.Inside() {
 		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.wide), nil, false, j.out.shape, j.out.places...)
@@ -134,7 +137,7 @@ func (p *sharding) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *
 	switch {
 	case soft:
 		want = logits.Shape()
-		if dt != p.wide {
+		if dt != p.wide && dt != logits.DType() {
 			refuse(p.op, fmt.Sprintf("targets %v are probabilities, but not %v as logits %v want them; Cast them", targets, p.wide, logits))
 		}
 	case dt != tensor.Int64 && dt != tensor.Int32:
@@ -158,7 +161,7 @@ func (p *sharding) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *
 		return
 	}
 	switch {
-	case !slices.Equal(w.Shape(), []int{p.classes}) || w.DType() != p.wide:
+	case !slices.Equal(w.Shape(), []int{p.classes}) || w.DType() != p.wide && w.DType() != logits.DType():
 		refuse(p.op, fmt.Sprintf("Weight %v for logits %v; give one %v for each of the %d classes", w, logits, p.wide, p.classes))
 	case w.Mesh() != logits.Mesh():
 		refuse(p.op, fmt.Sprintf("Weight is on mesh %v and logits on another, %v; move one of them", w.Mesh(), logits.Mesh()))
@@ -170,7 +173,7 @@ func (p *sharding) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *
 // weigh fetches the class weights.
 func (j *job) weigh() {
 	if j.o.Weight != nil {
-		whole := j.o.Weight.Full()
+		whole := tensor.Cast(j.o.Weight.Full(), j.wide)
 		j.weight = tensor.Narrow(whole, 0, j.lo, j.n)
 		j.weights = tensor.ToSlice[float64](tensor.Cast(whole, tensor.Float64))
 	}

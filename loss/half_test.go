@@ -184,7 +184,7 @@ func TestBFloat16Refusals(t *testing.T) {
 	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		wide := meshtest.Place(m, single(meshtest.Numbers(12, 1, 1)), []int{4, 3}, shard1)
 		x, y := wide.Cast(tensor.BFloat16), meshtest.Place(m, []int64{0, 1, 2, 0}, []int{4}, replicate)
-		weight := meshtest.Place(m, single([]float64{1, 2, 3}), []int{3}, replicate).Cast(tensor.BFloat16)
+		weight := meshtest.Place(m, single([]float64{1, 2, 3}), []int{3}, replicate).Cast(tensor.Float64)
 		for _, c := range []struct {
 			want string
 			f    func()
@@ -192,7 +192,7 @@ func TestBFloat16Refusals(t *testing.T) {
 			{"float16 [4, 3] S(1) on (a=2) are not float32, float64 or bfloat16; Cast them",
 				func() { loss.CrossEntropy(wide.Cast(tensor.Float16), y, loss.Options{}) }},
 			{"not float32, float64 or bfloat16; Cast them", func() { loss.NLLLoss(wide.Cast(tensor.Float16), y, loss.Options{}) }},
-			{"probabilities, but not float32 as logits bfloat16", func() { loss.CrossEntropy(x, x, loss.Options{}) }},
+			{"probabilities, but not float32 as logits bfloat16", func() { loss.CrossEntropy(x, wide.Cast(tensor.Float64), loss.Options{}) }},
 			{"give one float32 for each of the 3 classes", func() { loss.CrossEntropy(x, y, loss.Options{Weight: weight}) }},
 			{"neither int64 or int32 nor float32 probabilities; Cast them", func() { loss.CrossEntropy(x, y.Cast(tensor.Int8), loss.Options{}) }},
 			{"not float32, float64 or bfloat16; Cast them", func() { loss.TopK(wide.Cast(tensor.Float16), 1) }},
@@ -203,5 +203,43 @@ func TestBFloat16Refusals(t *testing.T) {
 			}
 		}
 		return comm.Barrier(ctx, m.Comm())
+	})
+}
+
+// TestBFloat16Probabilities compares the loss and the gradients for probabilities and weights of bfloat16 with those of the same numbers
+// in float32: the loss is the same, the gradient of the probabilities is rounded once.
+func TestBFloat16Probabilities(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, place := range meshtest.Combinations(1, replicate, shard0, shard1) {
+			x := meshtest.Place(m, single(meshtest.Numbers(15, 1, 3)), []int{5, 3}, place...).Cast(tensor.BFloat16)
+			p := meshtest.Place(m, single(meshtest.Numbers(15, 2, 1)), []int{5, 3}, shard0).Cast(tensor.BFloat16)
+			weight := meshtest.Place(m, single([]float64{1, 0.3, 2}), []int{3}, replicate).Cast(tensor.BFloat16)
+			step := func(dt tensor.DType) (float64, []*tensor.Tensor, error) {
+				o := loss.Options{LabelSmoothing: 0.1, Weight: weight.Cast(dt)}
+				probs := p.Cast(dt)
+				value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, probs, o) }, x, probs)
+				if err != nil {
+					return 0, nil, err
+				}
+				return value.Item(), []*tensor.Tensor{grads[0].Dense().Full(), tensor.Cast(grads[1].Dense().Full(), tensor.BFloat16)}, nil
+			}
+			got, gotGrads, err := step(tensor.BFloat16)
+			if err != nil {
+				return err
+			}
+			want, wantGrads, err := step(tensor.Float32)
+			if err != nil {
+				return err
+			}
+			if got != want {
+				return fmt.Errorf("logits %v: the loss is %v, want %v", place, got, want)
+			}
+			for i, g := range gotGrads {
+				if a, b := tensor.ToSlice[tensor.BF16](g), tensor.ToSlice[tensor.BF16](wantGrads[i]); !slices.Equal(a, b) {
+					return fmt.Errorf("logits %v: gradient %d is %v, want %v", place, i, a, b)
+				}
+			}
+		}
+		return nil
 	})
 }
