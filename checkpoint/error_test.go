@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -248,5 +250,28 @@ func TestNoCheckpoint(t *testing.T) {
 	}
 	if e, ok, err := Latest(t.TempDir() + "/none"); ok || err != nil {
 		t.Errorf("%v %v", e, err)
+	}
+}
+
+// TestErrorsOfPathsNameTheLine calls what needs no ranks with paths where there is no checkpoint.
+func TestErrorsOfPathsNameTheLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		f    func() error
+	}{
+		{"Diff", func() error { _, err := Diff(file, file); return err }},
+		{"List", func() error { _, err := List(file); return err }},
+		{"Latest", func() error { _, _, err := Latest(file); return err }},
+		{"Verify", func() error { return Verify(file) }},
+		{"Tensors", func() error { _, err := Tensors(file); return err }},
+	} {
+		err := fmt.Sprint(c.f())
+		if !strings.HasPrefix(err, "checkpoint: "+c.name+": ") || !strings.Contains(err, "(at checkpoint/error_test.go:") {
+			t.Errorf("%s: %v; it should name the call and its line", c.name, err)
+		}
 	}
 }

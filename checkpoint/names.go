@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // temporary ends the name of what is not complete, or being removed.
@@ -45,7 +47,8 @@ func parseDir(name string) (step, generation int, ok bool) {
 
 // List returns the complete checkpoints in root in ascending order of their
 // steps; none, if there is no such folder. It does not look into them: see Verify.
-func List(root string) ([]Entry, error) {
+func List(root string) (_ []Entry, err error) {
+	defer fault.Locate(&err)
 	all, err := list(osFS{}, root)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: List: %w", err)
@@ -56,6 +59,7 @@ func List(root string) ([]Entry, error) {
 // Latest returns the complete checkpoint of the highest step in root; ok is false
 // if there is none. Ranks that must all see the same use Store.Resume.
 func Latest(root string) (e Entry, ok bool, err error) {
+	defer fault.Locate(&err)
 	if e, ok, err = latest(osFS{}, root); err != nil {
 		err = fmt.Errorf("checkpoint: Latest: %w", err)
 	}

@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Verify reads the checkpoint in the folder dir whole and returns an error that
 // names the first file and byte, or tensor, that is not as the index says. It
 // needs no ranks and no State.
-func Verify(dir string) error {
+func Verify(dir string) (err error) {
+	defer fault.Locate(&err)
 	if err := verify(osFS{}, dir); err != nil {
 		return fmt.Errorf("checkpoint: Verify: %w", err)
 	}

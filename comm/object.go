@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/object"
 )
 
@@ -121,5 +122,6 @@ func decoded[T any](c *Comm, op string, parts [][]byte, failed, err error) ([]T,
 // objectError is the error of a value that encoding/gob does not take. The communicator can
 // be used again.
 func objectError(c *Comm, op string, err error) error {
-	return fmt.Errorf("comm: %s (rank %d): %w; give values that encoding/gob takes, of one type on all ranks", op, c.world[c.rank], err)
+	return fault.Located(fmt.Errorf("comm: %s (rank %d): %w; give values that encoding/gob takes, of one type on all ranks", op,
+		c.world[c.rank], err))
 }

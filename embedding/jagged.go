@@ -54,7 +54,8 @@ type Lists struct {
 //
 // What does not fit is returned as an error, on the rank that can see it.
 func NewJagged(mesh *dtensor.Mesh, features []string, samples int, lengths []int, ids []int64, weights []float32,
-	placements ...layout.Placement) (*Jagged, error) {
+	placements ...layout.Placement) (_ *Jagged, err error) {
+	defer fault.Locate(&err)
 	j, err := newBatch("NewJagged", mesh, features, samples, placements)
 	if err != nil || !mesh.Inside() {
 		return j, err
@@ -71,7 +72,8 @@ func NewJagged(mesh *dtensor.Mesh, features []string, samples int, lengths []int
 		return nil, err
 	}
 	if total := j.starts[len(features)]; len(ids) != total {
-		return nil, fmt.Errorf("embedding: NewJagged: %d ids, but the lengths add up to %d", len(ids), total)
+		return nil, fmt.Errorf("embedding: NewJagged: %d ids, but the lengths of this rank's samples add up to %d; give one for each",
+			len(ids), total)
 	}
 	if weights != nil && len(weights) != len(ids) {
 		return nil, fmt.Errorf("embedding: NewJagged: %d weights for %d ids; give one for each", len(weights), len(ids))
@@ -134,7 +136,8 @@ func JaggedOf(mesh *dtensor.Mesh, samples int, lists []Lists, placements ...layo
 	}
 	for f := range lists {
 		if n := j.starts[f+1] - j.starts[f]; n != len(lists[f].IDs) {
-			return nil, fmt.Errorf("embedding: JaggedOf: %d ids of feature %q, but the lengths add up to %d", len(lists[f].IDs), names[f], n)
+			return nil, fmt.Errorf("embedding: JaggedOf: %d ids of feature %q, but the lengths add up to %d; give one for each",
+				len(lists[f].IDs), names[f], n)
 		}
 	}
 	if some {

@@ -47,7 +47,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: no error", c.name)
 			continue
 		}
-		for _, want := range append(c.want, "corpus: ") {
+		for _, want := range append(c.want, "corpus: ", "(at corpus/bad_test.go:") {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: error %q has no %q", c.name, err, want)
 			}

@@ -22,6 +22,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Default sizes of Options.
@@ -62,7 +64,8 @@ type Corpus struct {
 
 // Load reads the text that o names. Its error names the path and what to do
 // about it.
-func Load(o Options) (*Corpus, error) {
+func Load(o Options) (_ *Corpus, err error) {
+	defer fault.Locate(&err)
 	if o.MaxBytes < 0 || o.HeldOutBytes < 0 {
 		return nil, fmt.Errorf("corpus: Load: at most %d bytes of text with %d held out; sizes cannot be negative",
 			o.MaxBytes, o.HeldOutBytes)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/data/tokenizer"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // DefaultVocabSize is the default of PrepareOptions.VocabSize.
@@ -99,7 +100,8 @@ func (d *Dataset) pick(n int, part bool) []int32 {
 // Prepare reads the corpus and returns its tokens. It takes them from the cache if the
 // same text was prepared before; otherwise it trains a tokenizer, encodes the text and
 // writes the cache. Several processes may do so at once.
-func Prepare(o PrepareOptions) (*Dataset, error) {
+func Prepare(o PrepareOptions) (_ *Dataset, err error) {
+	defer fault.Locate(&err)
 	o.VocabSize = cmp.Or(o.VocabSize, DefaultVocabSize)
 	if o.VocabSize < tokenizer.MinVocab || o.VocabSize > tokenizer.MaxVocab {
 		return nil, fmt.Errorf("corpus: Prepare: a vocabulary of %d tokens; choose one from %d to %d",

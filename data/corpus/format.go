@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/data/internal/sealed"
 	"github.com/gorun-spmd/gorun/data/tokenizer"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A dataset as bytes, all integers little-endian:
@@ -22,7 +23,8 @@ const magic = "gorunds1"
 const headBytes = len(magic) + 4*8
 
 // MarshalBinary returns the dataset as versioned, checksummed bytes.
-func (d *Dataset) MarshalBinary() ([]byte, error) {
+func (d *Dataset) MarshalBinary() (_ []byte, err error) {
+	defer fault.Locate(&err)
 	tok, err := d.Tokenizer.MarshalBinary()
 	if err != nil {
 		return nil, err
@@ -44,7 +46,8 @@ func (d *Dataset) MarshalBinary() ([]byte, error) {
 
 // Parse returns the dataset that MarshalBinary wrote; data is not kept. Damaged
 // data, of any kind, is an error.
-func Parse(data []byte) (*Dataset, error) {
+func Parse(data []byte) (_ *Dataset, err error) {
+	defer fault.Locate(&err)
 	d, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("corpus: Parse: %w", err)

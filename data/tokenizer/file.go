@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/data/internal/sealed"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A tokenizer as bytes, all integers little-endian:
@@ -20,7 +21,8 @@ const headBytes = len(magic) + 4
 
 // MarshalBinary returns the tokenizer as versioned, checksummed bytes. It returns an error
 // for a tokenizer of Load: keep the file that was loaded.
-func (t *Tokenizer) MarshalBinary() ([]byte, error) {
+func (t *Tokenizer) MarshalBinary() (_ []byte, err error) {
+	defer fault.Locate(&err)
 	if t.foreign != nil {
 		return nil, errors.New("tokenizer: MarshalBinary: this tokenizer was read from files; keep those")
 	}
@@ -36,7 +38,8 @@ func (t *Tokenizer) MarshalBinary() ([]byte, error) {
 
 // Parse returns the Tokenizer that MarshalBinary wrote. Damaged data, of any
 // kind, is an error.
-func Parse(data []byte) (*Tokenizer, error) {
+func Parse(data []byte) (_ *Tokenizer, err error) {
+	defer fault.Locate(&err)
 	t, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: Parse: %w; train again", err)

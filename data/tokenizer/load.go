@@ -15,11 +15,14 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Load reads a tokenizer that Hugging Face's tokenizers or GPT-2's program has written: path
 // is a tokenizer.json, or a folder with one, or a folder with GPT-2's vocab.json and merges.txt.
-func Load(path string) (*Tokenizer, error) {
+func Load(path string) (_ *Tokenizer, err error) {
+	defer fault.Locate(&err)
 	t, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: Load %s: %w", path, err)
@@ -30,7 +33,7 @@ func Load(path string) (*Tokenizer, error) {
 func load(path string) (*Tokenizer, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; name a tokenizer.json, or a folder with one, or with vocab.json and merges.txt", err)
 	}
 	if !info.IsDir() {
 		text, err := os.ReadFile(path)
@@ -52,7 +55,8 @@ func load(path string) (*Tokenizer, error) {
 }
 
 // ParseJSON returns the tokenizer in the text of a tokenizer.json.
-func ParseJSON(text []byte) (*Tokenizer, error) {
+func ParseJSON(text []byte) (_ *Tokenizer, err error) {
+	defer fault.Locate(&err)
 	t, err := parseJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: ParseJSON: %w", err)

@@ -111,12 +111,16 @@ func TestLoadRefuses(t *testing.T) {
 		{`{"decoder":{"type":"CTC"},"model":{"type":"BPE","vocab":{},"merges":[]}}`, "CTC"},
 		{`{"added_tokens":[{"id":0,"content":"x","single_word":true}],"model":{"type":"BPE","vocab":{},"merges":[]}}`, "single_word"},
 	} {
-		if _, err := ParseJSON([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := ParseJSON([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), "(at tokenizer/load_test.go:") {
 			t.Errorf("%s: %v, want %q", c.text, err, c.says)
 		}
 	}
 	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "vocab.json and merges.txt") {
 		t.Errorf("an empty folder: %v", err)
+	}
+	if _, err := Load("nowhere"); err == nil || !strings.Contains(err.Error(), "no such file or directory; name a tokenizer.json") {
+		t.Errorf("no folder: %v", err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"container/heap"
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Train learns a vocabulary of vocabSize ids from texts: it starts with the
@@ -14,7 +16,8 @@ import (
 // vocabulary, when no pair occurs twice.
 //
 // vocabSize must be between MinVocab and MaxVocab.
-func Train(texts [][]byte, vocabSize int) (*Tokenizer, error) {
+func Train(texts [][]byte, vocabSize int) (_ *Tokenizer, err error) {
+	defer fault.Locate(&err)
 	if vocabSize < MinVocab || vocabSize > MaxVocab {
 		return nil, fmt.Errorf("tokenizer: Train: a vocabulary of %d ids; choose one from %d (the bytes and the end of text) to %d",
 			vocabSize, MinVocab, MaxVocab)

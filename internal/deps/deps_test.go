@@ -116,7 +116,7 @@ const policy = `
 
 	data             < dtensor internal/job internal/snapshot
 	data/internal/sealed <
-	data/tokenizer   < data/internal/sealed
+	data/tokenizer   < data/internal/sealed internal/fault
 	data/corpus      < data/tokenizer
 	data/criteo      < embedding
 	data/ngram       < metrics
