@@ -31,7 +31,7 @@ import (
 // 64 on a CPU and 512 on a GPU. Where it does not hold them, the logits of some tiles are computed twice: for the
 // statistics and for the gradients. With same bits a CPU computes tiles of positions with all classes instead.
 //
-// Hidden and weight are both float32, float64 or bfloat16. Of bfloat16 the loss, the class weights, the logits and
+// Hidden and weight are both float32, float64 or bfloat16. Of bfloat16 the loss, the logits and
 // all that is computed from them are float32. The gradient of the logits is rounded before the
 // products that give the gradients of hidden and weight. These are added up in float32
 // and rounded once, except that a gradient of the weight whose float32 form takes more
