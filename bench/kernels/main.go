@@ -83,8 +83,8 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 	for i := range tensor.Data[int64](columns) {
 		tensor.Data[int64](columns)[i] = int64(i) * 7919 % int64(d)
 	}
-	divisors := tensor.AddScalar(columns, 1)
-	wide := float64(tensor.Int64.Size() / dt.Size()) // matrices of the type in one of int64
+	divisors, doubles := tensor.AddScalar(columns, 1), tensor.Cast(x, tensor.Float64)
+	wide := float64(tensor.Int64.Size() / dt.Size()) // matrices of the type in one of int64 or float64
 	size, small, mask := tensor.Unary(kernel.OpAbs, x), tensor.Unary(kernel.OpTanh, x), tensor.CompareScalar(kernel.OpGt, y, 0)
 	adamW := tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
 	return []measurement{
@@ -131,6 +131,8 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"expand column", 1, func() { tensor.Expand(column, n, d) }},
 		{"less than", 2, func() { tensor.Compare(kernel.OpLt, x, y) }},
 		{"cast to bool", 1 + 1/float64(dt.Size()), func() { tensor.Cast(x, tensor.Bool) }},
+		{"cast to float64", 1 + wide, func() { tensor.Cast(x, tensor.Float64) }},
+		{"cast from float64", 1 + wide, func() { tensor.Cast(doubles, dt) }},
 		{"where", 3, func() { tensor.Where(mask, x, y) }},
 		{"masked fill", 2, func() { tensor.MaskedFill(x, mask, 0) }},
 		{"any of rows", 0.25, func() { tensor.Reduce(kernel.OpAmax, mask, []int{1}, false) }},

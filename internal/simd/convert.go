@@ -4,6 +4,38 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
+// FromF32 does dst[i] = src[i], exactly.
+func FromF32(dst []float64, src []float32) {
+	same("FromF32", len(dst), len(src))
+	ordinary.fromF32(dst, src)
+}
+
+func (m Mode) fromF32(dst []float64, src []float32) {
+	n := m.whole(fromF32Kernel, len(dst))
+	for i := 0; i < n; i += chunk {
+		fromF32Vec(&dst[i], &src[i], min(chunk, n-i))
+	}
+	for i, v := range src[n:] {
+		dst[n+i] = float64(v)
+	}
+}
+
+// ToF32 does dst[i] = src[i], rounded to the nearest, ties to even.
+func ToF32(dst []float32, src []float64) {
+	same("ToF32", len(dst), len(src))
+	ordinary.toF32(dst, src)
+}
+
+func (m Mode) toF32(dst []float32, src []float64) {
+	n := m.whole(toF32Kernel, len(dst))
+	for i := 0; i < n; i += chunk {
+		toF32Vec(&dst[i], &src[i], min(chunk, n-i))
+	}
+	for i, v := range src[n:] {
+		dst[n+i] = float32(v)
+	}
+}
+
 // FromF16 does dst[i] = src[i], exactly.
 func FromF16(dst []float32, src []dtype.F16) {
 	same("FromF16", len(dst), len(src))

@@ -145,6 +145,8 @@ const (
 	fromRowsBF16Kernel
 	toRowsBF16Kernel
 	reverseKernel
+	fromF32Kernel
+	toF32Kernel
 	philoxKernel
 	normalsKernel
 	prefetchLinesKernel

@@ -323,6 +323,10 @@ func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { pa
 
 func reverseVec(dst, src *float32, n int) { panic(noKernel) }
 
+func fromF32Vec(dst *float64, src *float32, n int) { panic(noKernel) }
+
+func toF32Vec(dst *float32, src *float64, n int) { panic(noKernel) }
+
 func philoxVec(wide bool, dst *uint32, blocks int, first, stream uint64, keys *uint64) {
 	panic(noKernel)
 }

@@ -2104,3 +2104,55 @@ vector:
 	JNE     vector
 	VZEROUPPER
 	RET
+
+// func fromF32Vec(dst *float64, src *float32, n int)
+// Requires: AVX, MMX+
+TEXT ·fromF32Vec(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), DX
+	XORQ AX, AX
+
+vector:
+	PREFETCHT0 2048(SI)(AX*4)
+	PREFETCHT0 2048(DI)(AX*8)
+	PREFETCHT0 2112(DI)(AX*8)
+	VCVTPS2PD  (SI)(AX*4), Y0
+	VMOVUPD    Y0, (DI)(AX*8)
+	VCVTPS2PD  16(SI)(AX*4), Y1
+	VMOVUPD    Y1, 32(DI)(AX*8)
+	VCVTPS2PD  32(SI)(AX*4), Y2
+	VMOVUPD    Y2, 64(DI)(AX*8)
+	VCVTPS2PD  48(SI)(AX*4), Y3
+	VMOVUPD    Y3, 96(DI)(AX*8)
+	ADDQ       $0x10, AX
+	CMPQ       AX, DX
+	JLT        vector
+	VZEROUPPER
+	RET
+
+// func toF32Vec(dst *float32, src *float64, n int)
+// Requires: AVX, MMX+
+TEXT ·toF32Vec(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), DX
+	XORQ AX, AX
+
+vector:
+	PREFETCHT0 2048(SI)(AX*8)
+	PREFETCHT0 2112(SI)(AX*8)
+	PREFETCHT0 2048(DI)(AX*4)
+	VCVTPD2PSY (SI)(AX*8), X0
+	VMOVUPS    X0, (DI)(AX*4)
+	VCVTPD2PSY 32(SI)(AX*8), X1
+	VMOVUPS    X1, 16(DI)(AX*4)
+	VCVTPD2PSY 64(SI)(AX*8), X2
+	VMOVUPS    X2, 32(DI)(AX*4)
+	VCVTPD2PSY 96(SI)(AX*8), X3
+	VMOVUPS    X3, 48(DI)(AX*4)
+	ADDQ       $0x10, AX
+	CMPQ       AX, DX
+	JLT        vector
+	VZEROUPPER
+	RET

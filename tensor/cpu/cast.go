@@ -96,6 +96,18 @@ func toHalf[H dtype.F16 | dtype.BF16, S number](dst []H, src []S, store func(dst
 }
 
 func convert[D, S number](dst []D, src []S) {
+	switch s := any(src).(type) {
+	case []float32:
+		if d, ok := any(dst).([]float64); ok {
+			simd.FromF32(d, s)
+			return
+		}
+	case []float64:
+		if d, ok := any(dst).([]float32); ok {
+			simd.ToF32(d, s)
+			return
+		}
+	}
 	dst = dst[:len(src)]
 	for i, v := range src {
 		dst[i] = D(v)

@@ -8,7 +8,7 @@ N, D = 4096, 1024
 x, y = torch.randn(N, D), torch.randn(N, D)
 row, column, out = torch.randn(D), torch.randn(N, 1), torch.empty(N, D)
 ids, columns = torch.arange(N) * 7919 % N, (torch.arange(N * D) * 7919 % D).view(N, D)
-divisors = columns + 1
+divisors, doubles = columns + 1, x.to(torch.float64)
 size, small, mask = x.abs(), x.tanh(), y > 0
 soft, logs = torch.softmax(x, 1), torch.log_softmax(x, 1)
 _, mean, rstd = torch.native_layer_norm(x, (D,), row, row, 1e-5)
@@ -69,6 +69,8 @@ forward("maximum with column", lambda: x.maximum(column))
 forward("expand column", lambda: column.expand(N, D).contiguous())
 forward("less than", lambda: x < y)
 forward("cast to bool", lambda: x.to(torch.bool))
+forward("cast to float64", lambda: x.to(torch.float64))
+forward("cast from float64", lambda: doubles.to(m.DTYPE))
 forward("where", lambda: torch.where(mask, x, y))
 forward("masked fill", lambda: x.masked_fill(mask, 0))
 forward("any of rows", lambda: mask.any(1))

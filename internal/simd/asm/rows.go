@@ -34,6 +34,8 @@ var rowKernels = []struct {
 	{"fromRowsBF16Vec", fromRowsSignature, fromRowsBF16},
 	{"toRowsBF16Vec", zipRowsSignature, toRowsBF16},
 	{"reverseVec", "func(dst, src *float32, n int)", reverse},
+	{"fromF32Vec", "func(dst *float64, src *float32, n int)", fromF32},
+	{"toF32Vec", "func(dst *float32, src *float64, n int)", toF32},
 }
 
 const (
@@ -108,6 +110,50 @@ func reverse(c *build.Context, name string) {
 	c.ADDQ(operand.Imm(64), dst)
 	c.SUBQ(operand.Imm(16), n)
 	c.JNE(operand.LabelRef("vector"))
+	c.VZEROUPPER()
+	c.RET()
+}
+
+// fromF32 widens float32 to float64.
+func fromF32(c *build.Context, name string) {
+	rowFunction(c, name, "func(dst *float64, src *float32, n int)", "writes element i of src to i of dst, for n > 0, a multiple of 16.")
+	converted(c, 4, func(src, dst operand.Mem, v reg.VecPhysical) {
+		c.VCVTPS2PD(src, v)
+		c.VMOVUPD(v, dst)
+	})
+}
+
+// toF32 rounds float64 to float32.
+func toF32(c *build.Context, name string) {
+	rowFunction(c, name, "func(dst *float32, src *float64, n int)", "writes element i of src, rounded, to i of dst, for n > 0, a multiple of 16.")
+	converted(c, 8, func(src, dst operand.Mem, v reg.VecPhysical) {
+		c.VCVTPD2PSY(src, v.AsX())
+		c.VMOVUPS(v.AsX(), dst)
+	})
+}
+
+// converted converts 16 elements at a time, four by each call of four; those of src have so many bytes, 4 or 8, and those of dst the other
+// number. It prefetches both.
+func converted(c *build.Context, bytes int, four func(src, dst operand.Mem, v reg.VecPhysical)) {
+	dst, src, n, at := reg.RDI, reg.RSI, reg.RDX, reg.RAX
+	load(c, "dst", dst, "src", src, "n", n)
+	c.XORQ(at, at)
+	c.Label("vector")
+	from := func(p reg.GPPhysical, size, disp int) operand.Mem {
+		return operand.Mem{Base: p, Index: at, Scale: uint8(size), Disp: disp}
+	}
+	for line := 0; line < 16*bytes; line += 64 {
+		c.PREFETCHT0(from(src, bytes, soon+line))
+	}
+	for line := 0; line < 16*(12-bytes); line += 64 {
+		c.PREFETCHT0(from(dst, 12-bytes, soon+line))
+	}
+	for i, v := range []reg.VecPhysical{reg.Y0, reg.Y1, reg.Y2, reg.Y3} {
+		four(from(src, bytes, 4*i*bytes), from(dst, 12-bytes, 4*i*(12-bytes)), v)
+	}
+	c.ADDQ(operand.Imm(16), at)
+	c.CMPQ(at, n)
+	c.JLT(operand.LabelRef("vector"))
 	c.VZEROUPPER()
 	c.RET()
 }
