@@ -44,12 +44,12 @@ func toRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows i
 //go:noescape
 func reverseVec(dst *float32, src *float32, n int)
 
-// fromF32Vec writes element i of src to i of dst, for n > 0, a multiple of 16.
+// fromF32Vec widens element i of src to i of dst, for n > 0, a multiple of 16.
 //
 //go:noescape
 func fromF32Vec(dst *float64, src *float32, n int)
 
-// toF32Vec writes element i of src, rounded, to i of dst, for n > 0, a multiple of 16.
+// toF32Vec rounds element i of src to i of dst, for n > 0, a multiple of 16.
 //
 //go:noescape
 func toF32Vec(dst *float32, src *float64, n int)

@@ -116,7 +116,7 @@ func reverse(c *build.Context, name string) {
 
 // fromF32 widens float32 to float64.
 func fromF32(c *build.Context, name string) {
-	rowFunction(c, name, "func(dst *float64, src *float32, n int)", "writes element i of src to i of dst, for n > 0, a multiple of 16.")
+	rowFunction(c, name, "func(dst *float64, src *float32, n int)", "widens element i of src to i of dst, for n > 0, a multiple of 16.")
 	converted(c, 4, func(src, dst operand.Mem, v reg.VecPhysical) {
 		c.VCVTPS2PD(src, v)
 		c.VMOVUPD(v, dst)
@@ -125,15 +125,15 @@ func fromF32(c *build.Context, name string) {
 
 // toF32 rounds float64 to float32.
 func toF32(c *build.Context, name string) {
-	rowFunction(c, name, "func(dst *float32, src *float64, n int)", "writes element i of src, rounded, to i of dst, for n > 0, a multiple of 16.")
+	rowFunction(c, name, "func(dst *float32, src *float64, n int)", "rounds element i of src to i of dst, for n > 0, a multiple of 16.")
 	converted(c, 8, func(src, dst operand.Mem, v reg.VecPhysical) {
 		c.VCVTPD2PSY(src, v.AsX())
 		c.VMOVUPS(v.AsX(), dst)
 	})
 }
 
-// converted converts 16 elements at a time, four by each call of four; those of src have so many bytes, 4 or 8, and those of dst the other
-// number. It prefetches both.
+// converted converts 16 elements at a time, four by each call of four. Those of src have so many bytes, 4 or 8, and those of dst the
+// other number. It prefetches both.
 func converted(c *build.Context, bytes int, four func(src, dst operand.Mem, v reg.VecPhysical)) {
 	dst, src, n, at := reg.RDI, reg.RSI, reg.RDX, reg.RAX
 	load(c, "dst", dst, "src", src, "n", n)
