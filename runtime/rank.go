@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/mpi"
 	"github.com/gorun-spmd/gorun/comm/shm"
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/depot"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
@@ -84,7 +86,7 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 	r.step.Store(-1)
 	r.log = newLogger(os.Stderr, r, os.Getenv)
 	if j.Rank == 0 {
-		r.checkSwitches()
+		r.checkVariables()
 	}
 	return r
 }
@@ -93,11 +95,24 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 var switches = [...]string{"GORUN_CHECK", "GORUN_CUDA_FOLD", "GORUN_CUDA_IPC", "GORUN_CUDA_POOL", "GORUN_CUDA_PTX", "GORUN_CUDA_SYNC",
 	"GORUN_DEBUG", "GORUN_DETECT_ANOMALY", job.DigestOpsVar, "GORUN_MPI_CUDA", "GORUN_OVERLAP", job.SameBitsVar}
 
-// checkSwitches says so of each that is neither 0 nor 1, such as true: it has no effect.
-func (r *rank) checkSwitches() {
-	for _, name := range switches {
-		if value := os.Getenv(name); value != "" && value != "0" && value != "1" {
-			r.log.Warn().Msgf("%s=%s has no effect; give 0 or 1", name, value)
+// others are the other variables that a rank may find: those of docs/environment.md that are for users or are set by gorun, less
+// those that newRank has removed.
+var others = [...]string{"GORUN_CUBLAS_LIB", "GORUN_CUDA_LIB", stageVar, depot.Var, job.DigestVar, job.DigestEveryVar, job.GoroutinesVar,
+	job.GPUsVar, job.HostTimeoutVar, "GORUN_LOG", "GORUN_LOG_FORMAT", "GORUN_MPI_LIB", job.PlanVar, job.WordVar}
+
+// checkVariables says so of each switch that is neither 0 nor 1, such as true, and of each variable that is misspelt: they have no
+// effect. Those of tests are passed over.
+func (r *rank) checkVariables() {
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		switch {
+		case !strings.HasPrefix(name, "GORUN_") || strings.Contains(name, "_TEST_") || strings.Contains(name, "_FAKE_"):
+		case slices.Contains(switches[:], name):
+			if value != "" && value != "0" && value != "1" {
+				r.log.Warn().Msgf("%s=%s has no effect; give 0 or 1", name, value)
+			}
+		case !slices.Contains(others[:], name):
+			r.log.Warn().Msgf("%s has no effect: gorun has no variable of this name; see docs/environment.md", name)
 		}
 	}
 }
