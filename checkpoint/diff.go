@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -56,8 +55,7 @@ type TensorDifference struct {
 // Diff compares what lies at paths a and b: two files that a DigestLog wrote, or two checkpoints
 // or models as Load takes them. Of a folder of several checkpoints it takes the newest. It needs
 // no ranks and, of checkpoints, memory for some MiB.
-func Diff(a, b string) (_ *Difference, err error) {
-	defer fault.Locate(&err)
+func Diff(a, b string) (*Difference, error) {
 	d, err := diff(a, b)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: Diff: %w", err)

@@ -263,7 +263,6 @@ func TestErrorsOfPathsNameTheLine(t *testing.T) {
 		name string
 		f    func() error
 	}{
-		{"Diff", func() error { _, err := Diff(file, file); return err }},
 		{"List", func() error { _, err := List(file); return err }},
 		{"Latest", func() error { _, _, err := Latest(file); return err }},
 		{"Verify", func() error { return Verify(file) }},
