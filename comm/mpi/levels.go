@@ -59,20 +59,26 @@ func (j *job) levels(world []int) *levels {
 
 // levelled reports whether a call goes by levels. Sums of 16-bit floats do not: they would be rounded on each host.
 func (r *Rank) levelled(call *backend.Call) bool {
-	bytes := call.Src.Bytes()
-	if call.Kind == backend.BroadcastKind {
-		bytes = call.Dst.Bytes()
-	}
-	if r.levels == nil || bytes < r.levels.from {
+	if r.levels == nil {
 		return false
 	}
+	long := func(b backend.Buffer) bool { return b.Bytes() >= r.levels.from }
 	switch call.Kind {
 	case backend.AllReduceKind:
-		return call.DType() != dtype.Float16 && call.DType() != dtype.BFloat16
-	case backend.AllGatherKind, backend.BroadcastKind:
-		return true
+		return long(call.Src) && call.DType() != dtype.Float16 && call.DType() != dtype.BFloat16
+	case backend.AllGatherKind:
+		return long(call.Src)
+	case backend.BroadcastKind:
+		return long(call.Dst)
 	}
 	return false
+}
+
+// share is what a rank of a host, by its number there, carries of step s of b: steps have step elements, which go in units of so many.
+func (v *levels) share(b backend.Buffer, s, step, unit, number int) backend.Buffer {
+	b = b.Slice(s*step, min((s+1)*step, b.Count))
+	units := b.Count / unit
+	return b.Slice(units*number/v.per*unit, units*(number+1)/v.per*unit)
 }
 
 // foldLevels is an AllReduce by levels, in rank order. The values go in steps, and of each step every rank of a host
@@ -97,11 +103,7 @@ func (r *Rank) foldLevels(ctx context.Context, call *backend.Call) error {
 	host, mine := r.me/levels.per, r.me%levels.per
 	first, last := host == 0, host == levels.hosts-1
 	own := r.me - mine // the first rank of this host
-	share := func(b backend.Buffer, s, of int) backend.Buffer {
-		b = b.Slice(s*step, min((s+1)*step, count))
-		units := b.Count / unit
-		return b.Slice(units*of/levels.per*unit, units*(of+1)/levels.per*unit)
-	}
+	share := func(b backend.Buffer, s, of int) backend.Buffer { return levels.share(b, s, step, unit, of) }
 	slots := r.slots(share(call.Src, 0, levels.per-1), lag*(levels.per+2)) // the last share is the longest
 	slot := func(i, s int) backend.Buffer { return slots(lag*i+s%lag).Slice(0, share(call.Src, s, mine).Count) }
 	before, folded := levels.per, levels.per+1
@@ -216,10 +218,7 @@ func (r *Rank) broadcastLevels(ctx context.Context, call *backend.Call) error {
 	after := (own - root/levels.per*levels.per + len(r.world)) % len(r.world) / levels.per
 	next, before := (r.me+levels.per)%len(r.world), (r.me-levels.per+len(r.world))%len(r.world)
 	part := func(s int) backend.Buffer { return call.Dst.Slice(s*step, min((s+1)*step, count)) }
-	share := func(s, of int) backend.Buffer {
-		b := part(s)
-		return b.Slice(b.Count*of/levels.per, b.Count*(of+1)/levels.per)
-	}
+	share := func(s, of int) backend.Buffer { return levels.share(call.Dst, s, step, 1, of) }
 	there := func(s int) bool { return s >= 0 && s < steps }
 	for t := range steps + lag*levels.hosts {
 		messages := r.mail.empty()
