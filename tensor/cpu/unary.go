@@ -51,20 +51,6 @@ func unaryFloat[T float](op kernel.UnaryOp, dst, x []T) {
 		for i, v := range x {
 			dst[i] = v * v
 		}
-	case kernel.OpRelu:
-		for i, v := range x {
-			if dst[i] = max(v, 0); v == 0 { // -0 stays
-				dst[i] = v
-			}
-		}
-	case kernel.OpSqrt:
-		for i, v := range x {
-			dst[i] = T(math.Sqrt(float64(v)))
-		}
-	case kernel.OpRsqrt:
-		for i, v := range x {
-			dst[i] = T(1 / math.Sqrt(float64(v)))
-		}
 	default: // the definition
 		f := op.Row().Value
 		for i, v := range x {
