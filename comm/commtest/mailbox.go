@@ -16,6 +16,7 @@ func Mailboxes() []Case {
 	return []Case{
 		{"message: around the ring", ringByTag},
 		{"message: to this rank itself", toItself},
+		{"message: synchronous", synchronous},
 		{"message: matching", matching},
 		{"message: structs and named types", typedMessages},
 		{"message: unknown length", unknownLength},
@@ -125,6 +126,47 @@ func toItself(ctx context.Context, c *comm.Comm) error {
 		s := message.ISend(m, make([]byte, 1<<20), me, 9) // before its receive
 		_, err := message.Recv(ctx, m, make([]byte, 1<<20), me, 9)
 		return errors.Join(err, message.WaitAll(ctx, s))
+	})
+}
+
+// synchronous: a send that ends when it was received has not ended before.
+func synchronous(ctx context.Context, c *comm.Comm) error {
+	return mailbox(ctx, c, func(m *message.Mailbox) error {
+		n, me := c.Size(), c.Rank()
+		to, from := (me+1)%n, (me+n-1)%n
+		for step, count := range []int{0, 1, 100, 1025, 100_000} {
+			src, dst := make([]int32, count), make([]int32, count)
+			letter(src, me, step)
+			s := message.ISSend(m, src, to, step)
+			if _, err := message.Probe(ctx, m, from, step); err != nil { // it has come
+				return err
+			}
+			if err := comm.Barrier(ctx, c); err != nil { // everywhere
+				return err
+			}
+			if s.Test() {
+				return fmt.Errorf("a synchronous send of %d elements ended before its receive began", count)
+			}
+			if err := comm.Barrier(ctx, c); err != nil {
+				return err
+			}
+			st, err := message.Recv(ctx, m, dst, from, step)
+			if err := errors.Join(err, message.WaitAll(ctx, s)); err != nil {
+				return err
+			}
+			if want := (message.Status{Source: from, Tag: step, Count: count}); st != want {
+				return fmt.Errorf("got %+v, want %+v", st, want)
+			}
+			if err := isLetter(dst, from, step); err != nil {
+				return err
+			}
+		}
+		r := message.IRecv(m, make([]int32, 1), from, 9)
+		if err := message.SSend(ctx, m, []int32{1}, to, 9); err != nil {
+			return err
+		}
+		_, err := r.Wait(ctx)
+		return err
 	})
 }
 

@@ -58,6 +58,8 @@
 // one more, waits until its receive is there. So a late receiver costs memory that does not grow, and ranks
 // that all Send much before they Recv wait for each other, which is reported as a hang: use SendRecv or ISend.
 //
+// SSend and ISSend end when the message was received, whatever its length.
+//
 // Where ranks share memory, buffers from Comm.Memory are read by the receiver where they lie; others are
 // copied on the way. Over MPI everything is: package comm's calls are faster there.
 //

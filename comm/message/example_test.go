@@ -66,6 +66,47 @@ func ExampleISend() {
 	// Output: 2
 }
 
+// Ranks send to whom they like and nobody knows how many come: a rank whose own were all received begins a barrier, and
+// takes what comes until all ranks have. It is the algorithm NBX of Hoefler, Siebert and Lumsdaine, "Scalable Communication
+// Protocols for Dynamic Sparse Data Exchange", PPoPP 2010.
+func ExampleISSend() {
+	inThree(func(ctx context.Context, m *message.Mailbox) error {
+		world, me, sum := m.Comm(), m.Comm().Rank(), 0
+		var out []*message.Request
+		for to := range me { // rank 0 gets two, rank 1 one
+			out = append(out, message.ISSend(m, []int{100 * me}, to, 0))
+		}
+		var barrier *comm.Pending
+		var all <-chan struct{} // closed when all ranks have begun the barrier
+		for x := make([]int, 1); ; {
+			select {
+			case <-all:
+				if me == 0 {
+					fmt.Println(sum)
+				}
+				return barrier.Wait()
+			default:
+			}
+			if _, ok, err := message.TryProbe(m, message.AnySource, 0); err != nil {
+				return err
+			} else if ok {
+				if _, err := message.Recv(ctx, m, x, message.AnySource, 0); err != nil {
+					return err
+				}
+				sum += x[0]
+			}
+			for len(out) > 0 && out[0].Test() {
+				out = out[1:]
+			}
+			if len(out) == 0 && barrier == nil {
+				barrier = world.Start(ctx, comm.Call{Kind: comm.BarrierKind})
+				all = barrier.Done()
+			}
+		}
+	})
+	// Output: 300
+}
+
 // The receiver learns from the message how long it is.
 func ExampleRecvSlice() {
 	inThree(func(ctx context.Context, m *message.Mailbox) error {

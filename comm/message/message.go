@@ -43,6 +43,14 @@ func Send[T any](ctx context.Context, m *Mailbox, buf []T, to, tag int) error {
 	return err
 }
 
+// SSend is Send that returns when the message was received, however short it is: MPI's synchronous send.
+func SSend[T any](ctx context.Context, m *Mailbox, buf []T, to, tag int) error {
+	a := args{sync: true}
+	setArgs(&a, comm.TaggedSendKind, buf, to, tag)
+	_, err := m.block(ctx, &a, nil)
+	return err
+}
+
 // Recv receives a message from rank from with a tag into the start of buf. from may be AnySource, and
 // tag AnyTag. A message of more elements than buf has, or of others, ends the communicator.
 func Recv[T any](ctx context.Context, m *Mailbox, buf []T, from, tag int) (Status, error) {
@@ -96,6 +104,14 @@ func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 // ISend begins to send buf to rank to. Nobody may write to buf until the request has ended.
 func ISend[T any](m *Mailbox, buf []T, to, tag int) *Request {
 	var a args
+	setArgs(&a, comm.TaggedSendKind, buf, to, tag)
+	return m.start(&a)
+}
+
+// ISSend is ISend whose request ends when the message was received, however short it is. A rank whose ISSends have all
+// ended knows that no rank waits for what it has sent.
+func ISSend[T any](m *Mailbox, buf []T, to, tag int) *Request {
+	a := args{sync: true}
 	setArgs(&a, comm.TaggedSendKind, buf, to, tag)
 	return m.start(&a)
 }

@@ -159,7 +159,7 @@ func (m *Mailbox) send(r *Request) {
 // sendShort sends a message that may leave at once, and reports whether it did.
 func (m *Mailbox) sendShort(a *args) bool {
 	to, data := a.peer, a.buf.Data()
-	return to != m.me && len(m.outs[to].queue) == 0 && m.affords(to, len(data)) &&
+	return !a.sync && to != m.me && len(m.outs[to].queue) == 0 && m.affords(to, len(data)) &&
 		m.putEager(to, &packet{tag: int32(a.tag), width: uint32(a.width), what: a.what, data: data})
 }
 
@@ -176,7 +176,7 @@ func (m *Mailbox) putEager(to int, p *packet) (ok bool) {
 func (m *Mailbox) trySend(r *Request) (ok bool) {
 	n := r.buf.Bytes()
 	p := packet{tag: r.tag, width: uint32(r.width), what: r.what, bytes: uint64(n)}
-	if m.affords(int(r.peer), n) {
+	if !r.sync && m.affords(int(r.peer), n) {
 		p.data = r.buf.Data()
 		if ok = m.putEager(int(r.peer), &p); ok {
 			m.end(r, nil)
@@ -216,7 +216,7 @@ func (m *Mailbox) affords(to, n int) bool {
 // sendSelf gives a message to this rank's own receives.
 func (m *Mailbox) sendSelf(r *Request) {
 	e := envelope{from: m.me, tag: r.tag, width: int(r.width), what: r.what, bytes: r.buf.Bytes(), data: r.buf.Data()}
-	if e.bytes > m.eager {
+	if r.sync || e.bytes > m.eager {
 		e.long, e.id, e.way, e.data = true, m.sends.add(r), byExport, nil
 	}
 	m.arrive(&e)

@@ -23,6 +23,7 @@ type Request struct {
 	width int32 // bytes of an element
 	kind  comm.Kind
 	loose bool // nobody may be waiting
+	sync  bool // a send that ends when it was received
 
 	// Guarded by the mailbox's lock until it is over.
 	source, taken int32 // of a receive or a probe: the rank and the tag of the message
@@ -81,6 +82,7 @@ type args struct {
 	buf              comm.Buffer
 	what             uint64 // the type of the elements
 	width, peer, tag int    // width: bytes of an element
+	sync             bool   // a send that ends when it was received
 }
 
 // describe makes an empty call that of a.
@@ -127,7 +129,7 @@ func (r *Request) ended() bool { return r.over.Load() != 0 }
 // fill makes r the request of a call.
 func (r *Request) fill(a *args) {
 	r.kind, r.peer, r.tag, r.width = a.kind, int32(a.peer), int32(a.tag), int32(a.width)
-	r.buf, r.what = a.buf, a.what
+	r.buf, r.what, r.sync = a.buf, a.what, a.sync
 }
 
 // origin returns the call that began r. Few requests need it, and it is as large as they are.
