@@ -35,7 +35,7 @@ ALONE := comm/mpi comm/shm internal/conformance
 # The tests of these packages take longest, and most wait more than they compute: they are started first, and others run
 # beside them. Programs are linked without symbols for debuggers, which take half of the time and which no test reads.
 # What verify has vetted is not vetted again.
-LONGEST := dtensor internal/cluster examples/recsys examples/train examples docs runtime
+LONGEST := dtensor internal/cluster examples/recsys examples/train examples docs launcher runtime
 TEST := $(GO) test -vet=off
 test: export GOFLAGS := $(shell $(GO) env GOFLAGS) -ldflags=-w
 test: verify build ## everything: verify, tests, tests under the race detector
@@ -62,17 +62,17 @@ SERIAL := loss nn optim dtensor/layout dtensor/visualize metrics/.* checkpoint/s
 	internal/dynamictest internal/simd internal/pairwise internal/deadlock internal/dtype internal/fault internal/forecast internal/job \
 	internal/keytable internal/object internal/philox launcher/options launcher/phrase launcher/proc launcher/terminal
 # Tests that are not tried with it either, because their goroutines share nothing that others' do not. The first compute
-# on one goroutine: kernels of each instruction set, beside plain sums; an operator on one rank; which rows a store
-# keeps; how fast kernels are, by a stopwatch of which ranks share what TestStopwatch tries. Those of the last two lines
-# are of 16 bits and go the ways of float32, which is tried.
+# on one goroutine: kernels of each instruction set, beside plain sums; an operator on one rank, its gradient, and one
+# that a device lacks; which rows a store keeps; how fast kernels are, and a plan by that, by a stopwatch of which ranks
+# share what TestStopwatch tries. Those of the last three lines are of 16 bits and go the ways of float32, which is tried.
 ARITHMETIC := GemmEqualsTheSums GemmOverSeveralBlocks HalvesHaveTheBitsOfTheirFloats PairwiseProducts PairsAreNearTheSums \
 	PairsOfSpecialNumbers PartsOfAProductOfHalves OperatorsHaveTheBitsOfEveryInstructionSet OperatorsFiniteDifferences \
-	OperatorsOfFloat16 StoreKeepsTheMostUsedRows RatesOfThisMachine \
+	OperatorsOfFloat16 StoreKeepsTheMostUsedRows RatesOfThisMachine PlanIsKept MatMulGrad MissingOperators \
 	NarrowArithmetic NarrowAttention NarrowIsRoundedOnce NarrowSum OperatorsOfBFloat16 BFloat16GradientsAddUp \
 	SecondDerivativesOfBFloat16 SecondDerivativesHaveTheSameBits \
 	BFloat16Products BFloat16Attention BFloat16AttentionGrad
-# Of the others these take longest: two wait, two compute. The last to start would end alone.
-LONGEST_RACE := runtime launcher dtensor embedding
+# Of the others these take longest: the first two wait. The last to start would end alone.
+LONGEST_RACE := runtime launcher dtensor embedding train tensor/cuda tensor internal/gemm
 space := $(subst ,, )
 either = $(subst $(space),|,$(strip $(1)))
 RACE := $(TEST) -race -short -skip '^Test($(call either,$(ARITHMETIC)))$$'
@@ -93,7 +93,7 @@ test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 pr
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
 	else echo 'skipped: the tests for arm64 need qemu-aarch64 (make deps)'; exit 0; fi; \
-	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$|^TestSecondDerivatives(OfBFloat16|HaveTheSameBits)?$$|^TestMemoryIsFlatOverSteps$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
+	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$|^TestSecondDerivatives(OfBFloat16|HaveTheSameBits)?$$|^TestMemoryIsFlatOverSteps$$' -p 4 ./dtensor ./internal/gemm ./tensor ./internal/simd && \
 	$(ARM64) -run 'Forecast|Sizes|Share|Plans|Environment|Deal|FirstFailure|HowARank|Version' ./launcher && \
 	$(ARM64) $$($(GO) list ./launcher/... | grep -v '/launcher$$')
 

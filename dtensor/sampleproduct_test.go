@@ -47,6 +47,14 @@ func sampledModel(m *dtensor.Mesh, dt tensor.DType) (run func(ctx context.Contex
 	}
 }
 
+// stepsOf returns how many steps a test makes of those in which no rank is faulty: each takes long under a detector or an emulator.
+func stepsOf(steps, faulty int) int {
+	if testing.Short() && faulty < 0 {
+		return (steps + 9) / 10
+	}
+	return steps
+}
+
 // A rank that multiplies wrongly is found by the next one, forward and backward; right products are never reported.
 func TestSampledProducts(t *testing.T) {
 	for _, c := range []struct {
@@ -65,7 +73,7 @@ func TestSampledProducts(t *testing.T) {
 			d *meshtest.Faulty) error {
 			run, named := sampledModel(m, c.dt)
 			ops[world.Rank()] = map[string]int{}
-			for step := range c.steps {
+			for step := range stepsOf(c.steps, c.faulty) {
 				sample := m.SampleProduct(uint64(step), named)
 				d.On = world.Rank() == c.faulty
 				err := run(ctx)
@@ -185,7 +193,7 @@ func TestSampledAttention(t *testing.T) {
 			q, k, v := normal(1, 2, 6, c.queries, 9), normal(2, 2, 6, c.keys, 9), normal(3, 2, 6, c.keys, 6)
 			named := func(yield func(string, T) bool) { _ = yield("q", q) && yield("k", k) && yield("v", v) }
 			d.Inputs = c.inputs
-			for step := range c.steps {
+			for step := range stepsOf(c.steps, c.faulty) {
 				sample := m.SampleProduct(uint64(step), named)
 				d.On = world.Rank() == c.faulty
 				_, _, err := dtensor.ValueAndGrad(ctx, func() T {

@@ -18,7 +18,7 @@ import (
 const (
 	blockK = 256
 	blockM = 336 // a multiple of every kernel's rows but of those of AMX
-	blockN = 4096
+	blockN = 2048
 )
 
 // smallOperand is the most elements of an operand that is not packed even if many tiles
