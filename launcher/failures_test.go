@@ -55,7 +55,7 @@ func TestARankPanics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	s := start(t, 2, "-np", "2", "--grace", "1h", "testrank", "ready", "0:wait="+file, "0:panic", "sleep")
 	touch(t, file)
-	s.check(2, "rank 0 on ", "exit code 2", "at the end:\n    panic: rank 0 panics\n")
+	s.check(2, "rank 0 on ", "failed: panic: rank 0 panics (exit code 2)\n", "at the end:\n    panic: rank 0 panics\n")
 }
 
 // TestAGoRankIsSentACrash: the end of its standard error names the signal, above the
@@ -70,7 +70,7 @@ func TestAGoRankIsSentACrash(t *testing.T) {
 	} {
 		s := start(t, 1, "-np", "1", "testrank", "ready", "sleep")
 		_ = syscall.Kill(s.ready[0], sig)
-		s.check(2, "rank 0 on ", "exit code 2", "at the end:\n    "+said+"\n")
+		s.check(2, "rank 0 on ", "failed: "+said, "(exit code 2)\n", "at the end:\n    "+said+"\n")
 	}
 }
 

@@ -118,9 +118,9 @@ func (f mishap) told() (status int, said []string) {
 	case f.kind == "exit" && f.number == 0: // the others' next collective fails
 		return 1, []string{fmt.Sprintf("rank %d", f.rank)}
 	case f.kind == "panic":
-		return 2, []string{who, "exit code 2", "\n    panic: broken"}
+		return 2, []string{who, "panic: broken (exit code 2)", "\n    panic: broken"}
 	case f.kind == "crash":
-		return 2, []string{who, "exit code 2", "\n    panic: runtime error: invalid memory address"}
+		return 2, []string{who, "panic: runtime error: invalid memory address", "(exit code 2)", "\n    panic: runtime error: invalid"}
 	case f.kind == "signal" && f.number == int(syscall.SIGKILL):
 		return 137, []string{who, "killed by signal 9, SIGKILL"}
 	case f.kind == "signal" && f.number == int(syscall.SIGQUIT):

@@ -4,6 +4,7 @@ package stdio
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 )
 
@@ -166,4 +167,17 @@ func (t *tail) lines() []string {
 		lines = lines[1:] // the first is cut
 	}
 	return lines[max(0, len(lines)-tailLines):]
+}
+
+// crashed returns the line with which a crash begins, without what Go's runtime adds of a panic that was recovered on its way.
+func (t *tail) crashed() string {
+	lines := t.lines()
+	if !t.crash || len(lines) == 0 {
+		return ""
+	}
+	line := lines[0]
+	if i := strings.LastIndex(line, " [recovered"); i > 0 && strings.HasSuffix(line, "]") {
+		line = line[:i]
+	}
+	return line
 }

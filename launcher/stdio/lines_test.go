@@ -92,6 +92,22 @@ func TestTailOfTooManyTasks(t *testing.T) {
 	}
 }
 
+func TestTailQuotesACrash(t *testing.T) {
+	for text, want := range map[string]string{
+		"no crash\n": "",
+		"before\npanic: boom\n\ngoroutine 1 [running]:\n":               "panic: boom",
+		"panic: boom [recovered, repanicked]\n\ngoroutine 1 [running]:": "panic: boom",
+		"fatal error: all goroutines are asleep - deadlock!\n":          "fatal error: all goroutines are asleep - deadlock!",
+		"panic: main.list [recovered 1 of 2]: x\n":                      "panic: main.list [recovered 1 of 2]: x",
+	} {
+		var tl tail
+		tl.add([]byte(text))
+		if got := tl.crashed(); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestTail(t *testing.T) {
 	number := func(from, to int) string {
 		var b strings.Builder

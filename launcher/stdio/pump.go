@@ -55,6 +55,9 @@ func (c *Console) Pump(from *os.File, stream string, clock bool) *Pump {
 // LastLines returns the last lines of a rank's standard error, or the first lines of a crash.
 func (p *Pump) LastLines() []string { return p.tail.lines() }
 
+// Crash returns the line in which Go's runtime says why it ends the program, as "panic: broken"; "" if there is none.
+func (p *Pump) Crash() string { return p.tail.crashed() }
+
 // TooManyTasks reports whether a rank has said that it could not make a thread.
 func (p *Pump) TooManyTasks() bool {
 	p.tail.mu.Lock()
