@@ -21,8 +21,9 @@ import (
 //
 //   - Pass Param, not Weight, to ValueAndGrad; the gradient of Param is one zero. With Weight alone a lookup throws an *Error.
 //   - The table changes during ValueAndGrad. If that returns an error, it may have
-//     changed or not: go back to a checkpoint. Gradients cannot be clipped together by their norm,
-//     but element by element: see FusedOptimizer.MaxGradient. A loss that an optim.Scaler has scaled is refused.
+//     changed or not: go back to a checkpoint. optim.ClipGradNorm and the Clip of a train.Run
+//     pass over the table, for its gradient is gone when the norm is known; FusedOptimizer.MaxGradient bounds it
+//     element by element. A loss that an optim.Scaler has scaled is refused.
 //   - A table whose lookups the value does not depend on is not updated.
 //   - Each function of dtensor.Accumulate updates the table.
 //   - Lookups are to be outside of dtensor.Recompute: inside they are refused.

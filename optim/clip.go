@@ -39,6 +39,10 @@ import (
 //	}
 //
 // A limit of +Inf only measures: the norm is returned as it is, without that error.
+//
+// A fused table (see embedding.Table.Fuse) takes no part: its rows have been changed when ValueAndGrad returns, and the
+// gradient of its Param is zero. Neither the norm nor the scaling has it. To clip a table together with the other
+// parameters, undo Fuse and give it to an optimizer; to bound its gradient alone, use embedding.FusedOptimizer.MaxGradient.
 func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) (norm float64, err error) {
 	if err := checkClip("ClipGradNorm", params, grads, limit); err != nil || len(params) == 0 {
 		return 0, err

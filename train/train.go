@@ -46,6 +46,7 @@ type Run struct {
 	// Accumulate parts, whose losses are added; 0 means one. Its gradients are clipped
 	// to the norm Clip, unless that is 0, and Optimizer, which was made for Params, takes
 	// them with the rate of the schedule at Ticks·(share of the run that is over).
+	// A fused table is not clipped, see optim.ClipGradNorm.
 	Loss       func(step, part int) *dtensor.Tensor
 	Accumulate int
 	Params     nn.Params
