@@ -7,8 +7,10 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A Key chooses a sequence of random numbers: a seed, and a stream for each
-// parameter or use that must differ from the others.
+// A Key chooses a sequence of random numbers: a Seed, and a Stream for each parameter or use that
+// must differ from the others, such as a step, both uint64:
+//
+//	noise := dtensor.Normal(mesh, dtensor.Key{Seed: 1, Stream: uint64(step)}, 0, 1, shape, places...)
 type Key = tensor.Key
 
 // Normal returns float32 numbers of the normal distribution with the given

@@ -207,7 +207,8 @@ func (c *Collection) columns(op string, j *Jagged) []int {
 	for f := range c.features {
 		at[f] = slices.Index(j.features, c.features[f].name)
 		if at[f] < 0 {
-			refuse(op, "the batch has no feature %q, which table %q needs; it has %q", c.features[f].name, c.nameOf(c.features[f].table), j.features)
+			refuse(op, "the batch has no feature %q, which table %q needs; it has %s", c.features[f].name, c.nameOf(c.features[f].table),
+				j.featureNames())
 		}
 		if j.weighs(at[f]) && c.modes[c.features[f].table] != Sum && op == "Bags" {
 			refuse(op, "the batch has weights, but table %q has Mode %v; they are for Sum", c.nameOf(c.features[f].table),

@@ -252,11 +252,16 @@ func TestCollectionRefusals(t *testing.T) {
 			}
 		}
 		c := embedding.NewCollection(m, table)
-		j, err := embedding.NewJagged(m, []string{"b"}, 1, []int{0}, nil, nil)
+		var many []string
+		for i := range 100 {
+			many = append(many, fmt.Sprint("feature", i))
+		}
+		j, err := embedding.NewJagged(m, many, 1, make([]int, len(many)), nil, nil)
 		if err != nil {
 			return err
 		}
-		if err := dtensor.Try(ctx, m, func() { c.Bags(j) }); err == nil || !strings.Contains(err.Error(), `no feature "a"`) {
+		if err := dtensor.Try(ctx, m, func() { c.Bags(j) }); err == nil || len(err.Error()) > 400 ||
+			!strings.Contains(err.Error(), `no feature "a", which table "t" needs; it has "feature0", "feature1", `) {
 			return fmt.Errorf("got %v", err)
 		}
 		if j, err = embedding.NewJagged(m, []string{"a"}, 1, []int{1}, []int64{1}, []float32{1}); err != nil {

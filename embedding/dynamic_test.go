@@ -314,7 +314,7 @@ func TestDynamicRefusals(t *testing.T) {
 			{change(func(c *embedding.DynamicConfig) { c.Budget = 4095 }), "give 4096 bytes for each row of them"},
 			{change(func(c *embedding.DynamicConfig) { c.Budget = math.MaxInt }), "1 to 8388608 rows"},
 			{func() { d.Lookup(dtensor.Zeros(m, tensor.Int32, []int{3}, replicate)) }, "use int64"},
-			{func() { d.Bags(batch, "hours", embedding.Sum) }, `has no feature "hours"; it has ["users"]`},
+			{func() { d.Bags(batch, "hours", embedding.Sum) }, `has no feature "hours"; it has "users"`},
 			{func() { d.Bags(batch, "users", 7) }, "Mode is 7"},
 			{func() { d.Bags(batch, "users", embedding.Max) }, "and Mode is max; they are for Sum"},
 			{func() { d.Follow(state); d.Follow(state) }, `"sum.0" of dynamic table "users"`},

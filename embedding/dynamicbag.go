@@ -62,7 +62,7 @@ func (d *Dynamic) Bags(j *Jagged, feature string, mode Mode) *dtensor.Tensor {
 	case j.mesh != mesh:
 		refuse(op, "the batch is on mesh %v and %v on another, %v; make it on that of the table", j.mesh, d, mesh)
 	case f < 0:
-		refuse(op, "the batch for %v has no feature %q; it has %q", d, feature, j.features)
+		refuse(op, "the batch for %v has no feature %q; it has %s", d, feature, j.featureNames())
 	case mode >= modes:
 		refuse(op, "Mode is %d; use Mean, Sum or Max", mode)
 	case j.weighs(f) && mode != Sum:

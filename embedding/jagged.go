@@ -3,6 +3,7 @@ package embedding
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -248,6 +249,18 @@ func (j *Jagged) expanded() *Jagged {
 
 // Features returns the names of the features; do not modify it.
 func (j *Jagged) Features() []string { return j.features }
+
+// featureNames lists the features in an error: some of them, if there are many.
+func (j *Jagged) featureNames() string {
+	var names []string
+	for _, name := range j.features {
+		names = append(names, strconv.Quote(name))
+	}
+	if names == nil {
+		return "none"
+	}
+	return someOf(names, 200)
+}
 
 // Samples returns the number of global samples.
 func (j *Jagged) Samples() int { return j.batch.Dim(0) }

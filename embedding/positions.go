@@ -65,7 +65,7 @@ func (p *PositionWeights) Apply(j *Jagged) (_ *Jagged, err error) {
 	for i, name := range p.features {
 		f := slices.Index(j.features, name)
 		if f < 0 {
-			return nil, fmt.Errorf("embedding: Apply: the batch has no feature %q; it has %q", name, j.features)
+			return nil, fmt.Errorf("embedding: Apply: the batch has no feature %q; it has %s", name, j.featureNames())
 		}
 		if j.weighs(f) {
 			return nil, fmt.Errorf("embedding: Apply: feature %q has weights already; give it none", name)

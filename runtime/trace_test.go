@@ -150,8 +150,9 @@ func TestTraceWithoutGorun(t *testing.T) {
 	if f := readTraceFile(t, path+".rank0"); len(f.ranks) != 1 {
 		t.Errorf("of a rank that failed: got %+v", f)
 	}
-	said := traced(t, 1, []string{job.TraceVar + "=/nowhere/t.json"}, "rankprogram", "sum")
-	if want := "rank 0: runtime: GORUN_TRACE: open /nowhere/t.json: no such file or directory\n"; said != want {
+	said := traced(t, 1, []string{job.TraceVar + "=/nowhere/t.json"}, "rankprogram", "fail") // before it can fail
+	if want := "rank 0: runtime: GORUN_TRACE: open /nowhere/t.json: no such file or directory; name a file in a folder " +
+		"that is there and can be written to\n"; said != want {
 		t.Errorf("it said %q, want %q", said, want)
 	}
 }

@@ -66,7 +66,7 @@ func Data[T Elem](t *Tensor) []T { return data[T](t, "Data") }
 // data is Data on behalf of op.
 func data[T Elem](t *Tensor, op string) []T {
 	if want := dtype.Of[T](); t.dtype != want {
-		throwType(op, "%v does not hold %v", t.brief(), want)
+		throwType(op, "%v does not hold %v; name its type, or Cast it before", t.brief(), want)
 	}
 	if !OnHost(t.dev) {
 		throwUse(op, "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
@@ -82,7 +82,7 @@ func data[T Elem](t *Tensor, op string) []T {
 func ToSlice[T Elem](t *Tensor) []T {
 	const op = "ToSlice"
 	if want := dtype.Of[T](); t.dtype != want {
-		throwType(op, "%v does not hold %v", t.brief(), want)
+		throwType(op, "%v does not hold %v; name its type, or Cast it before", t.brief(), want)
 	}
 	s := make([]T, t.numel)
 	if watcher := t.dev.memory().Watcher; watcher != nil {

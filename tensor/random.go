@@ -9,8 +9,10 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// A Key chooses a sequence of random numbers: a seed, and a stream for each
-// parameter or use that must differ from the others.
+// A Key chooses a sequence of random numbers: a Seed, and a Stream for each parameter or use that
+// must differ from the others, both uint64. Any two keys that differ have independent sequences:
+//
+//	tensor.Key{Seed: 1, Stream: 7}
 type Key = philox.Key
 
 // FillUniform sets t to random numbers from [lo, hi).
