@@ -66,7 +66,9 @@
 // and the ranks to blame print their stacks. Within one communicator that takes two
 // looks. A circle over several communicators has to stand for five, and is none while
 // a goroutine of a rank computes, sleeps, reads, or waits for a channel: it may yet make
-// the call that another rank waits for. --on-deadlock ignore turns this off.
+// the call that another rank waits for. A rank that is in no call for ten looks is asked
+// the same, and ends the job if its goroutines only wait for each other. --on-deadlock
+// ignore turns this off.
 //
 // If nothing moves for --hang-timeout the job ends too. Movement is that a call on a
 // communicator of several ranks begins or ends, that runtime.SetStep or runtime.Saved

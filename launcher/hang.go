@@ -39,7 +39,7 @@ func (a *attempt) look(w *watchdog.Watchdog) (laggards []int, hung bool) {
 func (a *attempt) newWatchdog(sup *supervisor.Supervisor) *watchdog.Watchdog {
 	buf := make([]byte, 1024)
 	return &watchdog.Watchdog{
-		Limit: a.opts.HangTimeout, Always: a.opts.HangGiven, Circles: a.opts.OnDeadlock == options.DeadlockEnds,
+		Limit: a.opts.HangTimeout, Always: a.opts.HangGiven, Circles: a.opts.OnDeadlock == options.DeadlockEnds, Alone: true,
 		See: func(r int) watchdog.Sighting {
 			s := watchdog.Sighting{Waiting: a.segment.Waiting(r), Calls: a.segment.Calls(r), Moves: a.segment.Moves(r), Ended: sup.Ends[r].Ended}
 			s.Last, _ = a.segment.LastCall(r)

@@ -38,6 +38,22 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.Recv(ctx, world, buf, (r+2)%3)
 		},
+		// locked has rank 1 wait for a lock of its own, and the others for rank 1.
+		"locked": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				var mu sync.Mutex
+				mu.Lock()
+				mu.Lock()
+			}
+			return comm.Barrier(ctx, world)
+		},
+		// grouped has both ranks wait for goroutines that wait for a receiver.
+		"grouped": func(context.Context, *comm.Comm) error {
+			var wg sync.WaitGroup
+			wg.Go(func() { make(chan int) <- 1 })
+			wg.Wait()
+			return nil
+		},
 		// orders has two ranks use two communicators in different orders.
 		"orders": func(ctx context.Context, world *comm.Comm) error {
 			a, err := world.Split(ctx, 0, world.Rank())
@@ -299,6 +315,20 @@ func TestSendingFirst(t *testing.T) {
 	hangs(t, []string{"-np", "3", "rankprogram", "sendsend"},
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 2 waits for rank 0; `+
 			`they all send first: use SendRecv, which sends and receives at once$`)
+}
+
+func TestARankThatWaitsForItsOwnLock(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "locked"},
+		`^gorun: the job hangs: rank 1 can do nothing more: it is in no call, and its goroutines wait for each other$`,
+		`^  0 +waits +Barrier`,
+		`^  1 +in its own code +after no call`,
+		`^goroutine 1 \[sync\.Mutex\.Lock\]:$`)
+}
+
+func TestGoroutinesOfAllRanksThatWaitForEachOther(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "grouped"},
+		`^gorun: the job hangs: rank \d can do nothing more: it is in no call, and its goroutines wait for each other$`,
+		`chan send`)
 }
 
 func TestDifferentOrders(t *testing.T) {

@@ -161,6 +161,9 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	defer cancel(nil)
 	stop := watch(r, cancel)
 	r.stop = stop
+	if r.segment != nil {
+		go r.answer()
+	}
 	r.greet()
 
 	returned := false

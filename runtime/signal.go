@@ -136,6 +136,15 @@ func (r *rank) doing() string {
 	return "it has made no call"
 }
 
+// answer tells gorun, if it asks, whether this rank, which is in no call, can do no more than wait. In a call the backend answers.
+func (r *rank) answer() {
+	for range time.Tick(time.Second) {
+		if number := r.segment.Question(r.job.Rank); number != 0 && len(r.segment.Waiting(r.job.Rank).Waits) == 0 {
+			r.segment.Answer(r.job.Rank, number, stack.Stuck() != "")
+		}
+	}
+}
+
 // printStacks writes the stacks of all goroutines, in one piece. Go's own way with
 // SIGQUIT leaves out those that are running.
 func printStacks(w io.Writer, why string, rank int) {

@@ -17,9 +17,25 @@ import (
 // sync.WaitGroup or the receiver of its send cannot: only another goroutine ends that wait. Nor
 // can one that is in a call on a communicator, or that belongs to this module's runtime.
 func Acting() string {
+	acting, _ := look()
+	return acting
+}
+
+// Stuck returns what a goroutine of the program waits for, such as "sync.WaitGroup.Wait in main.train", if none may act: they
+// wait for each other, and only a call on a communicator that ends can change that. It returns "" if one may act, or if all
+// that wait are in libraries of this module, as in such a call.
+func Stuck() string {
+	if acting, stuck := look(); acting == "" {
+		return stuck
+	}
+	return ""
+}
+
+// look is acting on the stacks of this process.
+func look() (acts, stuck string) {
 	stacks := Goroutines()
 	if len(stacks) == mostBytes {
-		return "more goroutines than can be looked at"
+		return "more goroutines than can be looked at", ""
 	}
 	return acting(stacks, path.Dir(path.Dir(reflect.TypeFor[home]().PkgPath())))
 }
@@ -38,8 +54,9 @@ func Goroutines() []byte {
 	return buf[:n]
 }
 
-// acting is Acting on stacks as runtime.Stack prints them.
-func acting(stacks []byte, module string) string {
+// acting is Acting on stacks as runtime.Stack prints them. stuck is a goroutine of the program that cannot act, if none that
+// may was found before.
+func acting(stacks []byte, module string) (acting, stuck string) {
 	for i, text := range bytes.Split(stacks, []byte("\n\n")) {
 		if i == 0 || bytes.Contains(text, []byte("\n"+module+"/internal/keepalive.")) { // the caller; it reads and makes no calls
 			continue
@@ -48,11 +65,15 @@ func acting(stacks []byte, module string) string {
 		head, rest, _ := bytes.Cut(rest, []byte("]:\n"))
 		state, _, _ := strings.Cut(string(head), ",") // "chan receive, 2 minutes"
 		frame, ok := innermost(rest)
-		if ok && acts(state, frame, module) {
-			return state + " in " + frame.Function
+		switch {
+		case !ok:
+		case acts(state, frame, module):
+			return state + " in " + frame.Function, ""
+		case !library(frame, module, "") && !strings.HasPrefix(frame.Function, "os/signal.") && !strings.HasPrefix(frame.Function, "testing."):
+			stuck = state + " in " + frame.Function
 		}
 	}
-	return ""
+	return "", stuck
 }
 
 // acts reports whether a goroutine in a state may act. f is its frame by innermost.

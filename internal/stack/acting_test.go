@@ -98,26 +98,34 @@ func TestActingAmongPrintedStacks(t *testing.T) {
 	}
 	const gorun = "example.org/gorun/"
 	caller := print("running", "main.f", "main.go")
-	for _, c := range []struct{ stacks, want string }{
-		{"", ""},
+	for _, c := range []struct{ stacks, want string }{ // want begins with "-" where nobody acts, and then has who is stuck
+		{"", "-"},
 		{print("sleep", "time.Sleep", "runtime/time.go", "main.train", "main.go"), "sleep in main.train"},
 		{print("syscall, 2 minutes, locked to thread", "syscall.Syscall", "syscall/s.go", "main.(*T).read", "main.go"),
 			"syscall in main.(*T).read"},
-		{print("syscall", "golang.org/x/sys/unix.Syscall6", "s.go", gorun+"comm/shm.(*Rank).sleep", "wait.go", "main.main", "main.go"), ""},
-		{print("runnable", gorun+"comm.(*Comm).Do", "comm.go"), ""},
+		{print("syscall", "golang.org/x/sys/unix.Syscall6", "s.go", gorun+"comm/shm.(*Rank).sleep", "wait.go", "main.main", "main.go"), "-"},
+		{print("runnable", gorun+"comm.(*Comm).Do", "comm.go"), "-"},
 		{print("runnable", gorun+"comm/commtest.f", "run.go"), "runnable in example.org/gorun/comm/commtest.f"},
 		{print("runnable", gorun+"checkpoint.save", "save.go"), "runnable in example.org/gorun/checkpoint.save"},
-		{print("select", gorun+"checkpoint.save", "save.go"), ""},
-		{print("sleep", "time.Sleep", "runtime/time.go", gorun+"runtime.watch.func1", "signal.go"), ""},
+		{print("select", gorun+"checkpoint.save", "save.go"), "-"},
+		{print("sleep", "time.Sleep", "runtime/time.go", gorun+"runtime.watch.func1", "signal.go"), "-"},
 		{print("select", gorun+"checkpoint.save", "save_test.go"), "select in example.org/gorun/checkpoint.save"},
-		{print("IO wait", "net.(*conn).Read", "net/net.go", gorun+"internal/keepalive.hold", "keepalive.go"), ""},
-		{print("syscall", "os/signal.signal_recv", "runtime/sigqueue.go", "os/signal.loop", "os/signal/s.go"), ""},
-		{print("chan receive", "testing.(*T).Run", "testing.go", "main.main", "_testmain.go"), ""},
-		{print("GC worker (idle)", "runtime.gopark", "runtime/proc.go"), ""},
+		{print("IO wait", "net.(*conn).Read", "net/net.go", gorun+"internal/keepalive.hold", "keepalive.go"), "-"},
+		{print("syscall", "os/signal.signal_recv", "runtime/sigqueue.go", "os/signal.loop", "os/signal/s.go"), "-"},
+		{print("chan receive", "testing.(*T).Run", "testing.go", "main.main", "_testmain.go"), "-"},
+		{print("GC worker (idle)", "runtime.gopark", "runtime/proc.go"), "-"},
+		{print("sync.WaitGroup.Wait", "sync.(*WaitGroup).Wait", "sync/wg.go", "main.main", "main.go"), "-sync.WaitGroup.Wait in main.main"},
+		{print("sync.WaitGroup.Wait", "sync.(*WaitGroup).Wait", "sync/wg.go", gorun+"dtensor.f", "f.go", "main.main", "main.go"), "-"},
+		{print("select (no cases)", "main.main", "main.go") + print("syscall", "syscall.Syscall", "s.go", gorun+"comm/shm.f", "s.go"),
+			"-select (no cases) in main.main"},
 		{print("sync.WaitGroup.Wait", "sync.(*WaitGroup).Wait", "sync/wg.go", "main.main", "main.go") +
 			print("IO wait", "internal/poll.runtime_pollWait", "runtime/netpoll.go", "os.(*File).Read", "os/file.go"), "IO wait in os.(*File).Read"},
 	} {
-		if got := acting([]byte(strings.TrimRight(caller+c.stacks, "\n")), "example.org/gorun"); got != c.want {
+		got, stuck := acting([]byte(strings.TrimRight(caller+c.stacks, "\n")), "example.org/gorun")
+		if got == "" {
+			got = "-" + stuck
+		}
+		if got != c.want {
 			t.Errorf("got %q, want %q of\n%s", got, c.want, c.stacks)
 		}
 	}

@@ -36,6 +36,8 @@ func (h *Hang) who() string {
 	switch {
 	case h.orphan >= 0:
 		return fmt.Sprintf("rank %d waits for rank %d, which has ended", h.orphan, h.ended)
+	case h.stuck >= 0:
+		return fmt.Sprintf("rank %d can do nothing more: it is in no call, and its goroutines wait for each other", h.stuck)
 	case len(h.circle) == 1:
 		return fmt.Sprintf("rank %d waits for itself", h.circle[0])
 	case len(h.circle) > 0:

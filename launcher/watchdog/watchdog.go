@@ -55,6 +55,7 @@ type Watchdog struct {
 	Limit   time.Duration // without any movement; 0: none
 	Always  bool          // the limit also holds while no rank waits in a call
 	Circles bool          // look for ranks that wait for each other, or for one that has ended
+	Alone   bool          // look for ranks too that are in no call, and whose goroutines wait for each other: they answer when asked
 
 	See  func(rank int) Sighting
 	Busy func(ranks []int) bool // the process of one of them runs or is ready to; takes a moment
@@ -75,6 +76,7 @@ type Hang struct {
 	circle   []int // ranks each of which waits for the next, and the last for the first
 	orphan   int   // waits for ended; -1 if that is not it
 	ended    int
+	stuck    int           // can do nothing more, though it is in no call; -1 if that is not it
 	still    time.Duration // how long nothing has moved, if it is neither of these
 	Laggards []int         // ranks whose stacks tell why
 	seen     []Sighting    // by rank
@@ -87,6 +89,9 @@ const missed = 5 * Interval
 
 // crossingLooks is for how many looks a circle that crosses communicators must stand.
 const crossingLooks = 4
+
+// aloneLooks is for how many looks a rank that is in no call must stand until it is asked whether it can do anything.
+const aloneLooks = 10
 
 // Look returns what is wrong, nil if nothing is.
 func (w *Watchdog) Look(now time.Time, ranks int) *Hang {
@@ -108,7 +113,7 @@ func (w *Watchdog) Look(now time.Time, ranks int) *Hang {
 			w.still[r], w.since[r], w.moved = 0, now, now
 		}
 	}
-	h := &Hang{orphan: -1, seen: seen, since: w.since}
+	h := &Hang{orphan: -1, stuck: -1, seen: seen, since: w.since}
 	if w.Circles {
 		if h.orphan, h.ended = w.orphan(seen); h.orphan >= 0 {
 			h.Laggards = []int{h.orphan}
@@ -116,6 +121,10 @@ func (w *Watchdog) Look(now time.Time, ranks int) *Hang {
 		}
 		if h.circle = w.circle(seen); h.circle != nil {
 			h.Laggards = h.circle
+			return h
+		}
+		if h.stuck = w.stuck(seen); h.stuck >= 0 {
+			h.Laggards = []int{h.stuck}
 			return h
 		}
 	}
@@ -170,6 +179,23 @@ func (w *Watchdog) orphan(seen []Sighting) (waits, ended int) {
 		}
 	}
 	return -1, 0
+}
+
+// stuck returns a rank that is in no call and whose goroutines wait for each other, -1 if there is none. Since a rank may be out
+// of calls for long, it is asked once in so many looks, and has until the next question to answer.
+func (w *Watchdog) stuck(seen []Sighting) int {
+	for r := range seen {
+		s := &seen[r]
+		if !w.Alone || w.still[r] < aloneLooks || !s.Joined || s.Ended || s.Stopped || len(s.Waits) > 0 {
+			continue
+		}
+		if since := w.still[r] % aloneLooks; since == 0 {
+			w.Ask(r, w.looks)
+		} else if w.OnlyWaits(r, w.looks-uint64(since)) && !w.Busy([]int{r}) {
+			return r
+		}
+	}
+	return -1
 }
 
 // circle returns ranks that wait for each other, beginning with the lowest, nil if

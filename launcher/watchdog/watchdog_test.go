@@ -113,6 +113,16 @@ func TestWatchdog(t *testing.T) {
 		{"a circle that is ignored", []int{1, 0}, func(s *scene) { s.dog.Circles = false }, 60, ""},
 		{"a circle that is ignored, until the limit", []int{1, 0},
 			func(s *scene) { s.dog.Circles = false }, 61, "nothing has moved for 1m0s (--hang-timeout); [0 1]"},
+		{"one that can do no more", []int{1, -1}, func(s *scene) { s.dog.Alone = true }, 12,
+			"rank 1 can do nothing more: it is in no call, and its goroutines wait for each other; [1]"},
+		{"all that can do no more", []int{-1, -1}, func(s *scene) { s.dog.Alone = true }, 12,
+			"rank 0 can do nothing more: it is in no call, and its goroutines wait for each other; [0]"},
+		{"one that may act", []int{1, -1}, func(s *scene) { s.dog.Alone, s.acts = true, []int{1} }, 59, ""},
+		{"one that is busy", []int{1, -1}, func(s *scene) { s.dog.Alone, s.busy = true, []int{1} }, 59, ""},
+		{"one that is stopped", []int{1, -1}, func(s *scene) { s.dog.Alone, s.ranks[1].Stopped = true, true }, 59, ""},
+		{"one that cannot answer", []int{-1, -1},
+			func(s *scene) { s.dog.Alone, s.ranks[0].Joined, s.ranks[1].Ended = true, false, true }, 59, ""},
+		{"one that can do no more, which is ignored", []int{1, -1}, func(s *scene) { s.dog.Alone, s.dog.Circles = true, false }, 59, ""},
 		{"two circles", []int{1, 0, 3, 2}, func(s *scene) { s.busy = []int{0} }, 2, "rank 2 waits for rank 3 waits for rank 2; [2 3]"},
 	} {
 		s := newScene(c.on...)
@@ -228,7 +238,7 @@ func TestTableOfAHang(t *testing.T) {
 	s.ranks[3].Last = control.Call{Comm: 99, Seq: 6, What: 1 | 1<<8 | 1<<16, Count: 10}
 	s.ranks[4].Waits[0].Text, s.ranks[4].Waits[0].Comm = "Send\x1b[2J \xff"+strings.Repeat("x", 100), 98
 	s.ranks[5].Ended = true
-	h := &Hang{orphan: -1, seen: s.ranks, since: slices.Repeat([]time.Time{s.now.Add(-time.Second)}, len(s.ranks))}
+	h := &Hang{orphan: -1, stuck: -1, seen: s.ranks, since: slices.Repeat([]time.Time{s.now.Add(-time.Second)}, len(s.ranks))}
 	got := h.Table(segment, s.now.Add(1500*time.Millisecond))
 	want := `  rank  state              call                                                          number      at         waits for  since
   0-1   waits              Barrier                                                       group b #7  main.go:1  rank 3     1.5s ago
