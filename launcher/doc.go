@@ -74,7 +74,8 @@
 // communicator of several ranks begins or ends, that runtime.SetStep or runtime.Saved
 // is called, or that a rank ends. The default limit holds only while a rank waits in a
 // call, because ranks may compute for long; one that was given holds at any time, if all
-// ranks use package runtime.
+// ranks use package runtime. Where another launcher starts the ranks, rank 0 looks for hangs of
+// both kinds (see package runtime).
 //
 // # Elastic jobs
 //

@@ -50,8 +50,7 @@ func (r *rank) joinMPI() error {
 	}
 	r.mpi = b
 	r.world = comm.NewWorld(b)
-	r.guard()
-	return nil
+	return r.guard()
 }
 
 // leaveMPI ends this rank's part in such a job; cause is nil if it ends well.

@@ -12,8 +12,8 @@ import (
 )
 
 // Nobody watches the ranks that another launcher has started, so they do it themselves. package
-// comm/mpi notices processes that end. Rank 0 looks for ranks that wait for each other, as gorun
-// does for its own.
+// comm/mpi notices processes that end. Rank 0 looks for ranks that wait for each other, and for
+// a time without movement, as gorun does for its own.
 
 // hangInterval is the time between two of rank 0's looks.
 const hangInterval = watchdog.Interval / 2
@@ -36,15 +36,35 @@ type guarded interface {
 }
 
 // guard begins to watch the ranks of r's world, if they can be seen.
-func (r *rank) guard() {
+func (r *rank) guard() error {
+	limit, given, err := hangLimit(os.Getenv(job.HangTimeoutVar), r.token != "")
+	if err != nil {
+		return err
+	}
 	g, ok := r.mpi.(guarded)
 	if !ok || g.Segment() == nil {
-		return
+		return nil
 	}
 	r.seen = g.Segment()
 	if r.job.Rank == 0 {
-		go r.watchHangs(g)
+		go r.watchHangs(g, limit, given)
 	}
+	return nil
+}
+
+// hangLimit returns how long nothing may move, 0 for ever, and whether the user has said so. gorun has a limit by itself.
+func hangLimit(text string, gorun bool) (limit time.Duration, given bool, err error) {
+	switch {
+	case text == "" && gorun:
+		return job.HangTimeout, false, nil
+	case text == "":
+		return 0, false, nil
+	}
+	limit, err = time.ParseDuration(text)
+	if err != nil || limit < 0 {
+		return 0, false, fmt.Errorf("runtime: %s=%q: give a time, such as 5m, or 0 for none", job.HangTimeoutVar, text)
+	}
+	return limit, true, nil
 }
 
 // lostRank says that the process of a rank of this host has ended. gorun says so itself. It is told of an exit status, which MPICH's
@@ -58,10 +78,14 @@ func (r *rank) lostRank(err *comm.EndedError, status int) {
 	}
 }
 
-// watchHangs looks for ranks that wait for each other, and ends the job of which it finds some.
-func (r *rank) watchHangs(g guarded) {
+// watchHangs looks for ranks that wait for each other, and for limit without movement, which counts as gorun's
+// --hang-timeout does. It ends the job.
+func (r *rank) watchHangs(g guarded, limit time.Duration, given bool) {
 	v := newView(r.seen)
-	w := &watchdog.Watchdog{Circles: true, See: v.see, Busy: v.busy, Ask: g.Ask, OnlyWaits: r.seen.OnlyWaits}
+	w := &watchdog.Watchdog{Limit: limit, Always: given, Circles: true, See: v.see, Busy: v.busy, Ask: g.Ask, OnlyWaits: r.seen.OnlyWaits}
+	if r.token == "" {
+		w.Setting = job.HangTimeoutVar
+	}
 	for now := range time.Tick(hangInterval) {
 		h := w.Look(now, r.job.Size)
 		if h == nil {
@@ -97,6 +121,7 @@ func (v *view) see(rank int) watchdog.Sighting {
 	s := watchdog.Sighting{Waiting: v.waiting[rank], Calls: v.segment.Calls(rank), Moves: v.segment.Moves(rank)}
 	s.Last, _ = v.segment.LastCall(rank)
 	s.Step, _ = v.segment.Step(rank)
+	s.Saved = v.segment.Saved(rank)
 	state := v.segment.State(rank)
 	s.Joined, s.Ended = state != control.Starting, state > control.Running
 	return s

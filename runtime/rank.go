@@ -98,7 +98,7 @@ var switches = [...]string{"GORUN_CHECK", "GORUN_CUDA_FOLD", "GORUN_CUDA_IPC", "
 // others are the other variables that a rank may find: those of docs/environment.md that are for users or are set by gorun, less
 // those that newRank has removed.
 var others = [...]string{"GORUN_CUBLAS_LIB", "GORUN_CUDA_LIB", stageVar, depot.Var, job.DigestVar, job.DigestEveryVar, job.GoroutinesVar,
-	job.GPUsVar, job.HostTimeoutVar, "GORUN_LOG", "GORUN_LOG_FORMAT", "GORUN_MPI_LIB", job.PlanVar, job.WordVar}
+	job.GPUsVar, job.HangTimeoutVar, job.HostTimeoutVar, "GORUN_LOG", "GORUN_LOG_FORMAT", "GORUN_MPI_LIB", job.PlanVar, job.WordVar}
 
 // checkVariables says so of each switch that is neither 0 nor 1, such as true, and of each variable that is misspelt: they have no
 // effect. Those of tests are passed over.
@@ -263,8 +263,8 @@ func Saved(ctx context.Context) {
 
 // saved tells the launcher that the job can be resumed.
 func (r *rank) saved() {
-	if r.segment != nil {
-		r.segment.SetSaved(r.job.Rank)
+	if s := cmp.Or(r.segment, r.seen); s != nil {
+		s.SetSaved(r.job.Rank)
 	}
 }
 

@@ -122,3 +122,43 @@ func TestTraceOfAnotherLauncher(t *testing.T) {
 		})
 	}
 }
+
+// Jobs of other launchers end too in which rank 1 makes no more calls and the others wait for it.
+func TestHangTimeoutOverMPI(t *testing.T) {
+	all := map[string][]string{
+		"gorun, openmpi": {"gorun", "--via", "openmpi", "-np", "3", "--hang-timeout", "3s"},
+		"gorun, mpich":   {"gorun", "--via", "mpich", "-np", "3", "--hang-timeout", "3s"},
+	}
+	for name, launcher := range mpiLaunchers("3") {
+		all[name] = append([]string{"env", job.HangTimeoutVar + "=3s"}, launcher...)
+	}
+	for name, launcher := range all {
+		for program, laggard := range map[string]string{"loop": `(?s)runtime\.endlessLoop`, "stopped": ""} {
+			t.Run(name+", "+program, func(t *testing.T) {
+				testenv.NeedPrograms(t, "mpirun.openmpi", "mpiexec.hydra")
+				t.Parallel()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				setting := "--hang-timeout"
+				if launcher[0] == "env" {
+					setting = job.HangTimeoutVar
+				}
+				out, err := exec.CommandContext(ctx, launcher[0], append(launcher[1:], "rankprogram", program)...).CombinedOutput()
+				if err == nil || ctx.Err() != nil {
+					t.Errorf("%v, %v: want a failure within a minute", err, ctx.Err())
+				}
+				for _, w := range []string{
+					`rank 0 on \S+: the job hangs: nothing has moved for \ds \(` + setting + `\)\n`,
+					`(?m)^  0,2 +waits +Barrier +world #\d+ +runtime/hang_test.go:\d+`, `(?m)^  1 +in its own code`, laggard,
+				} {
+					if !regexp.MustCompile(w).Match(out) {
+						t.Errorf("nothing matches %q", w)
+					}
+				}
+				if t.Failed() {
+					t.Logf("%v %s:\n%s", launcher, program, out)
+				}
+			})
+		}
+	}
+}

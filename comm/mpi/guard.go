@@ -121,7 +121,7 @@ const (
 func (j *job) report() {
 	now, before := j.segment.Report(j.rank, maxReported), &j.reported
 	if now.Calls == before.Calls && now.Beats == before.Beats && now.Moves == before.Moves && now.State == before.State &&
-		now.Step == before.Step && now.Answer == before.Answer && len(now.Waits) == len(before.Waits) {
+		now.Step == before.Step && now.Saved.Equal(before.Saved) && now.Answer == before.Answer && len(now.Waits) == len(before.Waits) {
 		return
 	}
 	j.reported = now

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/release"
@@ -13,6 +14,7 @@ type Report struct {
 	Bytes  int
 	Last   Call // if there were calls
 	Step   int  // -1: none
+	Saved  time.Time
 	Waited time.Duration
 	Beats  uint64
 	Moves  uint64
@@ -27,6 +29,7 @@ func (s *Segment) Report(rank, waits int) Report {
 	r := Report{State: s.State(rank), Calls: s.Calls(rank), Bytes: s.Bytes(rank), Step: -1, Waited: s.Waited(rank),
 		Beats: s.Beats(rank), Moves: s.Moves(rank), Hidden: b.hidden.Load(), Answer: b.answer.Load(), Waits: s.Waiting(rank).Waits}
 	r.Last, _ = s.LastCall(rank)
+	r.Saved = s.Saved(rank)
 	if step, ok := s.Step(rank); ok {
 		r.Step = step
 	}
@@ -49,17 +52,29 @@ func (s *Segment) Copy(rank int, r Report) {
 	if r.Step >= 0 {
 		s.SetStep(rank, r.Step)
 	}
+	if !r.Saved.IsZero() {
+		b.savedAt.Store(r.Saved.UnixNano())
+	}
 	b.waited.Store(int64(r.Waited))
 	b.answer.Store(r.Answer)
-	for i := range b.waits {
-		b.waits[i].since.Store(0)
-		b.waits[i].taken.Store(0)
-	}
-	for _, w := range r.Waits {
-		s.BeginWait(rank, w)
+	if !slices.EqualFunc(s.Waiting(rank).Waits, r.Waits, sameWait) { // who looks meanwhile must not see that they end
+		for i := range b.waits {
+			b.waits[i].since.Store(0)
+			b.waits[i].taken.Store(0)
+		}
+		for _, w := range r.Waits {
+			s.BeginWait(rank, w)
+		}
 	}
 	b.hidden.Store(r.Hidden)
 	b.beats.Store(r.Beats)
 	b.moves.Store(r.Moves)
 	s.SetState(rank, r.State)
+}
+
+// sameWait reports whether v is w.
+func sameWait(v, w Wait) bool {
+	at := v.Since.Equal(w.Since)
+	v.Since = w.Since
+	return at && v == w
 }

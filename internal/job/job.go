@@ -24,6 +24,7 @@ package job
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // The variables of the contract.
@@ -76,6 +77,12 @@ const GPUsVar = "GORUN_GPUS"
 // HostTimeoutVar is the time without an answer from another host after which ranks end that
 // gorun did not start itself.
 const HostTimeoutVar = "GORUN_HOST_TIMEOUT"
+
+// HangTimeoutVar is the time without movement after which rank 0 ends a job whose ranks gorun did not start itself.
+const HangTimeoutVar = "GORUN_HANG_TIMEOUT"
+
+// HangTimeout is that time under gorun where nobody has given another.
+const HangTimeout = 5 * time.Minute
 
 // MaxSize is the largest number of ranks a job may have.
 const MaxSize = 1 << 20

@@ -147,6 +147,7 @@ func (h *Handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		if h.remote {
 			vars = slices.Concat(vars, h.hostTimeout(vars))
 		}
+		vars = slices.Concat(vars, h.hangTimeout(vars))
 		if h.words != nil {
 			vars = append(slices.Clone(vars), job.WordVar+"="+h.words.token)
 		}
@@ -162,17 +163,35 @@ func (h *Handover) plan(paths []string, folder string) (hosts.Handover, error) {
 // hostTimeout returns the variable by which ranks end that are cut off from others, unless
 // vars has it. It is the caller's own, if there is one.
 func (h *Handover) hostTimeout(vars []string) []string {
-	const name = job.HostTimeoutVar
-	value, given := os.LookupEnv(name)
+	value, given := os.LookupEnv(job.HostTimeoutVar)
 	switch {
-	case slices.ContainsFunc(vars, func(v string) bool { return v == name || strings.HasPrefix(v, name+"=") }):
+	case has(vars, job.HostTimeoutVar):
 		return nil
 	case h.opts.HangTimeout == 0:
 		value = "0"
 	case !given:
 		value = hostLimit.String()
 	}
-	return []string{name + "=" + value}
+	return []string{job.HostTimeoutVar + "=" + value}
+}
+
+// hangTimeout returns the variable by which rank 0 ends a job in which nothing moves, unless vars has it or the default holds.
+func (h *Handover) hangTimeout(vars []string) []string {
+	value, given := os.LookupEnv(job.HangTimeoutVar)
+	switch {
+	case has(vars, job.HangTimeoutVar):
+		return nil
+	case h.opts.HangGiven:
+		value = h.opts.HangTimeout.String()
+	case !given:
+		return nil
+	}
+	return []string{job.HangTimeoutVar + "=" + value}
+}
+
+// has reports whether vars, as -x takes them, has a variable.
+func has(vars []string, name string) bool {
+	return slices.ContainsFunc(vars, func(v string) bool { return v == name || strings.HasPrefix(v, name+"=") })
 }
 
 // stdin is --stdin, or none if there is nothing to read: launchers do worse with

@@ -169,3 +169,26 @@ func TestHostTimeout(t *testing.T) {
 	h.opts.HangTimeout = 0
 	check([]string{name + "=0"})
 }
+
+// Rank 0 is told after what time without movement it ends the job, if that is not gorun's default.
+func TestHangTimeout(t *testing.T) {
+	const name = job.HangTimeoutVar
+	h := &Handover{opts: &options.Options{HangTimeout: time.Minute}}
+	check := func(want []string, vars ...string) {
+		t.Helper()
+		if got := h.hangTimeout(vars); !slices.Equal(got, want) {
+			t.Errorf("with %v: got %v, want %v", vars, got, want)
+		}
+	}
+	t.Setenv(name, "")
+	os.Unsetenv(name)
+	check(nil)
+	t.Setenv(name, "1h")
+	check([]string{name + "=1h"})
+	check(nil, name+"=2h")
+	h.opts.HangGiven = true
+	check([]string{name + "=1m0s"}, name+"S=1")
+	check(nil, name)
+	h.opts.HangTimeout = 0
+	check([]string{name + "=0s"})
+}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 )
 
@@ -122,7 +123,7 @@ var ErrHelp = errors.New("help")
 // Parse reads a command line without the command's name. slots is the number of ranks
 // without -np. env looks up the variables of -x.
 func Parse(args []string, slots int, env func(string) (string, bool), warn io.Writer) (*Options, error) {
-	o := &Options{Stdin: "0", MapBy: MapCore, OnDeadlock: DeadlockEnds, Grace: 5 * time.Second, HangTimeout: 5 * time.Minute}
+	o := &Options{Stdin: "0", MapBy: MapCore, OnDeadlock: DeadlockEnds, Grace: 5 * time.Second, HangTimeout: job.HangTimeout}
 	global := map[string]bool{}
 	all := sections(args)
 	for i, section := range all {

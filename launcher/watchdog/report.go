@@ -55,7 +55,7 @@ func (h *Hang) who() string {
 		}
 		return b.String()
 	}
-	return fmt.Sprintf("nothing has moved for %v (--hang-timeout)", h.still.Round(time.Second))
+	return fmt.Sprintf("nothing has moved for %v (%s)", h.still.Round(time.Second), cmp.Or(h.setting, "--hang-timeout"))
 }
 
 // sends reports whether all ranks of the circle wait in a Send.

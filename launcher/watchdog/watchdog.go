@@ -31,12 +31,18 @@ func (s *Sighting) waits() bool {
 	return slices.ContainsFunc(s.Waits, func(w control.Wait) bool { return w.Attended })
 }
 
-// same reports whether nothing has moved between two looks at one rank.
+// same reports whether two looks at one rank have seen the same.
 func (s *Sighting) same(b *Sighting) bool {
+	return s.still(b) && slices.EqualFunc(s.Waits, b.Waits, func(v, w control.Wait) bool { return v.On == w.On })
+}
+
+// still reports whether nothing has moved between two looks at one rank. Over MPI a rank for which another waits may not be known for
+// a moment: that is no movement.
+func (s *Sighting) still(b *Sighting) bool {
 	return s.Calls == b.Calls && s.Moves == b.Moves && s.Step == b.Step && s.Saved.Equal(b.Saved) &&
 		s.Joined == b.Joined && s.Ended == b.Ended && s.Elsewhere == b.Elsewhere &&
 		slices.EqualFunc(s.Waits, b.Waits, func(v, w control.Wait) bool {
-			return v.Call == w.Call && v.On == w.On && v.Attended == w.Attended && v.Since.Equal(w.Since)
+			return v.Call == w.Call && v.Attended == w.Attended && v.Since.Equal(w.Since)
 		})
 }
 
@@ -54,6 +60,7 @@ func (s *Sighting) same(b *Sighting) bool {
 type Watchdog struct {
 	Limit   time.Duration // without any movement; 0: none
 	Always  bool          // the limit also holds while no rank waits in a call
+	Setting string        // what sets the limit; "": --hang-timeout
 	Circles bool          // look for ranks that wait for each other, or for one that has ended
 	Alone   bool          // look for ranks too that are in no call, and whose goroutines wait for each other: they answer when asked
 
@@ -78,6 +85,7 @@ type Hang struct {
 	ended    int
 	stuck    int           // can do nothing more, though it is in no call; -1 if that is not it
 	still    time.Duration // how long nothing has moved, if it is neither of these
+	setting  string        // what says how long it may
 	Laggards []int         // ranks whose stacks tell why
 	seen     []Sighting    // by rank
 	since    []time.Time   // by rank: when it was first seen so
@@ -110,10 +118,13 @@ func (w *Watchdog) Look(now time.Time, ranks int) *Hang {
 	for r := range seen {
 		w.still[r]++
 		if !seen[r].same(&before[r]) {
-			w.still[r], w.since[r], w.moved = 0, now, now
+			w.still[r], w.since[r] = 0, now
+		}
+		if !seen[r].still(&before[r]) {
+			w.moved = now
 		}
 	}
-	h := &Hang{orphan: -1, stuck: -1, seen: seen, since: w.since}
+	h := &Hang{orphan: -1, stuck: -1, setting: w.Setting, seen: seen, since: w.since}
 	if w.Circles {
 		if h.orphan, h.ended = w.orphan(seen); h.orphan >= 0 {
 			h.Laggards = []int{h.orphan}

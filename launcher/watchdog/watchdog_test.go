@@ -158,6 +158,24 @@ func TestWatchdogSeesWhatMoves(t *testing.T) {
 	}
 }
 
+// Over MPI a rank now and then does not know for whom it waits. That is no movement, though no circle either.
+func TestARankThatForgetsForWhomItWaits(t *testing.T) {
+	s := newScene(1, 0)
+	for n := range 60 {
+		s.ranks[0].Waits[0].On = control.Nobody + 2*((n+1)%2)
+		if h := s.look(); h != nil {
+			t.Fatalf("after %d looks: %s", n+1, h.Why())
+		}
+	}
+	if got := s.why(1); got != "nothing has moved for 1m0s (--hang-timeout); [0 1]" {
+		t.Errorf("at the limit: %q", got)
+	}
+	s.dog.Setting = "GORUN_HANG_TIMEOUT"
+	if got := s.why(1); got != "nothing has moved for 1m1s (GORUN_HANG_TIMEOUT); [0 1]" {
+		t.Errorf("with another setting: %q", got)
+	}
+}
+
 func TestACircleCountsOnceNoGoroutineMayAct(t *testing.T) {
 	s := newScene(1, 0)
 	s.ranks[0].Waits[0].Comm, s.acts = 7, []int{1}
