@@ -11,15 +11,7 @@ func (m Mode) gradient(op string, f func(m Mode, dst, kept, dy []float32), dst, 
 // eachPair does dst[i] = plain(x[i], dy[i]), by kernel where there is assembly.
 func (m Mode) eachPair(k kernel, vec func(level uint8, dst, x, dy *float32, n int), plain func(x, dy float32) float32,
 	dst, x, dy []float32) {
-	if !m.has(k) {
-		for i, v := range x {
-			dst[i] = plain(v, dy[i])
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		vec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
-	}
+	eachPair(m, k, vec, plain, dst, x, dy)
 }
 
 // eachSlope does dst[i] = dy[i]·slope(x[i]), by kernel where there is assembly.
@@ -133,17 +125,21 @@ func ClampGrad(dst, x, dy []float32, lo, hi float32) {
 
 func (m Mode) clampGrad(dst, x, dy []float32, lo, hi float32) {
 	if !m.has(clampGradKernel) {
-		for i, v := range x {
-			if g := dy[i]; v >= lo && v <= hi {
-				dst[i] = g
-			} else {
-				dst[i] = 0
-			}
-		}
+		clampGradGo(dst, x, dy, lo, hi)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
 		clampGradVec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i), lo, hi)
+	}
+}
+
+func clampGradGo[T float32 | float64](dst, x, dy []T, lo, hi T) {
+	for i, v := range x {
+		if g := dy[i]; v >= lo && v <= hi {
+			dst[i] = g
+		} else {
+			dst[i] = 0
+		}
 	}
 }
 

@@ -20,11 +20,14 @@ const (
 // Compare does dst[i] = a[i] op b[i].
 func Compare[T Number](op Comparison, dst []bool, a, b []T) {
 	same("Compare", len(dst), len(a), len(b))
-	if is32[T]() {
+	switch {
+	case is32[T]():
 		ordinary.compare(op, dst, as32(a), as32(b))
-		return
+	case is64[T]():
+		ordinary.compareDouble(op, dst, bitsIn[float64](a), bitsIn[float64](b))
+	default:
+		compareGo(op, dst, a, b)
 	}
-	compareGo(op, dst, a, b)
 }
 
 func (m Mode) compare(op Comparison, dst []bool, a, b []float32) {

@@ -126,6 +126,25 @@ const (
 	atan2Kernel
 	powerKernel
 	powerOfKernel
+	expDoubleKernel
+	logDoubleKernel
+	tanhDoubleKernel
+	sigmoidDoubleKernel
+	expm1DoubleKernel
+	log1pDoubleKernel
+	softplusDoubleKernel
+	logSigmoidDoubleKernel
+	siluDoubleKernel
+	tanhGradDoubleKernel
+	sigmoidGradDoubleKernel
+	siluGradDoubleKernel
+	softplusGradDoubleKernel
+	clampDoubleKernel
+	clampGradDoubleKernel
+	equalDoubleKernel
+	notEqualDoubleKernel
+	lessDoubleKernel
+	lessOrEqualDoubleKernel
 	sumKernel
 	sumShiftedKernel
 	maxValueKernel

@@ -124,6 +124,21 @@ var neonKernels = setOf(
 	atan2Kernel,
 	powerKernel,
 	powerOfKernel,
+	expDoubleKernel,
+	logDoubleKernel,
+	tanhDoubleKernel,
+	sigmoidDoubleKernel,
+	expm1DoubleKernel,
+	log1pDoubleKernel,
+	softplusDoubleKernel,
+	logSigmoidDoubleKernel,
+	siluDoubleKernel,
+	tanhGradDoubleKernel,
+	sigmoidGradDoubleKernel,
+	siluGradDoubleKernel,
+	softplusGradDoubleKernel,
+	clampDoubleKernel,
+	clampGradDoubleKernel,
 	sumKernel,
 	sumShiftedKernel,
 	maxValueKernel,
@@ -146,6 +161,14 @@ func lessVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKern
 func lessOrEqualVec(wide bool, dst *bool, a *float32, b *float32, n int) { panic(noKernel) }
 
 func whereVec(level uint8, dst *float32, a *float32, b *float32, cond *bool, n int) { panic(noKernel) }
+
+func equalDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
+
+func notEqualDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
+
+func lessDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
+
+func lessOrEqualDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
 
 func copyRowsVec(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int) {
 	panic(noKernel)

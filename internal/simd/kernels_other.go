@@ -271,6 +271,50 @@ func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n
 	panic(noKernel)
 }
 
+func expDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func logDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func tanhDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func sigmoidDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func expm1DoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func log1pDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func softplusDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func logSigmoidDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func siluDoubleVec(level uint8, dst *float64, x *float64, n int) { panic(noKernel) }
+
+func tanhGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int) { panic(noKernel) }
+
+func sigmoidGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int) { panic(noKernel) }
+
+func siluGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int) { panic(noKernel) }
+
+func softplusGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int) {
+	panic(noKernel)
+}
+
+func clampDoubleVec(level uint8, dst *float64, x *float64, n int, lo float64, hi float64) {
+	panic(noKernel)
+}
+
+func clampGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int, lo float64, hi float64) {
+	panic(noKernel)
+}
+
+func equalDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
+
+func notEqualDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
+
+func lessDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
+
+func lessOrEqualDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
+
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }

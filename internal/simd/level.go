@@ -155,10 +155,16 @@ func same(op string, n int, lengths ...int) {
 	}
 }
 
-// is32 reports whether T is float32, the type that has kernels.
+// is32 reports whether T is float32, the type that has kernels, and is64 whether it is float64, which has a few.
 func is32[T Number]() bool {
 	var zero T
 	_, ok := any(zero).(float32)
+	return ok
+}
+
+func is64[T Number]() bool {
+	var zero T
+	_, ok := any(zero).(float64)
 	return ok
 }
 

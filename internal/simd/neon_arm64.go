@@ -350,6 +350,51 @@ func powerVec(level uint8, dst *float32, a *float32, b *float32, n int)
 func powerOfVec(level uint8, dst *float32, a *float32, b *float32, y *float32, n int)
 
 //go:noescape
+func expDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func logDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func tanhDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func sigmoidDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func expm1DoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func log1pDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func softplusDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func logSigmoidDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func siluDoubleVec(level uint8, dst *float64, x *float64, n int)
+
+//go:noescape
+func tanhGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int)
+
+//go:noescape
+func sigmoidGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int)
+
+//go:noescape
+func siluGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int)
+
+//go:noescape
+func softplusGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int)
+
+//go:noescape
+func clampDoubleVec(level uint8, dst *float64, x *float64, n int, lo float64, hi float64)
+
+//go:noescape
+func clampGradDoubleVec(level uint8, dst *float64, x *float64, dy *float64, n int, lo float64, hi float64)
+
+//go:noescape
 func sumVec(wide bool, x *float32, n int) float32
 
 //go:noescape

@@ -9,15 +9,7 @@ func (m Mode) unary(op string, f func(m Mode, dst, x []float32), dst, x []float3
 
 // each does dst[i] = plain(x[i]), by kernel where there is assembly.
 func (m Mode) each(k kernel, vec func(level uint8, dst, x *float32, n int), plain func(float32) float32, dst, x []float32) {
-	if !m.has(k) {
-		for i, v := range x {
-			dst[i] = plain(v)
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		vec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
-	}
+	each(m, k, vec, plain, dst, x)
 }
 
 // Exp does dst[i] = eˣ for x = x[i], within 1 ulp over the whole range: +Inf
@@ -73,18 +65,22 @@ func Clamp(dst, x []float32, lo, hi float32) {
 
 func (m Mode) clamp(dst, x []float32, lo, hi float32) {
 	if !m.has(clampKernel) {
-		for i, v := range x {
-			if v < lo {
-				v = lo
-			}
-			if v > hi {
-				v = hi
-			}
-			dst[i] = v
-		}
+		clampGo(dst, x, lo, hi)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
 		clampVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), lo, hi)
+	}
+}
+
+func clampGo[T float32 | float64](dst, x []T, lo, hi T) {
+	for i, v := range x {
+		if v < lo {
+			v = lo
+		}
+		if v > hi {
+			v = hi
+		}
+		dst[i] = v
 	}
 }

@@ -8,13 +8,16 @@ import (
 
 // sigmoid is 1/(1+e⁻ˣ), written with e to the -|x| so that neither side loses digits.
 func (x *vec) sigmoid(a operand.Op) operand.Op {
-	e := x.exp(x.or(a, x.bits(0x80000000)))
+	e := x.exp(x.below(a))
 	return x.div(x.choose(x.less(a, x.k(0)), e, x.value(1)), x.add(e, x.k(1)))
 }
 
+// below is -|x|.
+func (x *vec) below(a operand.Op) operand.Op { return x.or(a, x.bits(x.signBit())) }
+
 // log1pExp is ln(1 + e to the -|x|); of NaN it is some number.
 func (x *vec) log1pExp(a operand.Op) operand.Op {
-	return x.logOf(x.normalOf1(x.expDown(x.or(a, x.bits(0x80000000)))))
+	return x.logOf(x.normalOf1(x.expDown(x.below(a))))
 }
 
 // squareLess1 returns e = eˣ and n = (1+e)² - 1, of which tanh(ln(1+e)) is n/(n+2). It is for x up to flat, where that is 1.

@@ -69,25 +69,43 @@ var (
 
 // Instructions of three registers that Go's assembler knows, and how they divide registers.
 var known = map[string][2]string{
-	"FMLA": {"VFMLA", "S4"}, "FMLS": {"VFMLS", "S4"}, "ADD.4S": {"VADD", "S4"}, "SUB.4S": {"VSUB", "S4"},
+	"FMLA": {"VFMLA", "S4"}, "FMLS": {"VFMLS", "S4"}, "ADD int": {"VADD", "S4"}, "SUB int": {"VSUB", "S4"},
 	"AND": {"VAND", "B16"}, "ORR": {"VORR", "B16"}, "EOR": {"VEOR", "B16"}, "BIT": {"VBIT", "B16"},
 }
 
+// doubleMark ends the names of instructions on elements of 8 bytes, where there is one on 4 too. sized are those that are not
+// of threes.
+const doubleMark = " double"
+
+var sized = []string{"FSQRT", "FRINTN", "FABS", "FMLA", "FMLS", "ADD int", "SUB int", "SHL", "USHR", "DUP element 0"}
+
 // arm64 returns an instruction as Go's assembler reads it.
 func arm64(name string, ops []operand.Op) (string, []operand.Op) {
+	name, double := strings.CutSuffix(name, doubleMark)
+	divided := "S4"
+	if double {
+		divided = "D2"
+	}
 	if code, ok := threes[name]; ok {
 		d, n, m := vectorIndex(ops[0]), vectorIndex(ops[1]), vectorIndex(ops[2])
-		if len(ops) > 3 && ops[3] == operand.U64(64) { // the size of an element in bits
+		if double || len(ops) > 3 && ops[3] == operand.U64(64) { // the size of an element in bits
 			return word(code|1<<22|m<<16|n<<5|d, "%s v%d.2d, v%d.2d, v%d.2d", strings.ToLower(name), d, n, m)
 		}
 		return word(code|m<<16|n<<5|d, "%s v%d.4s, v%d.4s, v%d.4s", strings.ToLower(name), d, n, m)
 	}
 	if two, ok := twos[name]; ok {
 		d, n := vectorIndex(ops[0]), vectorIndex(ops[1])
+		if double {
+			return word(two.code|1<<22|n<<5|d, "%s v%d.2d, v%d.2d", strings.ToLower(name), d, n)
+		}
 		return word(two.code|n<<5|d, "%s v%d.%s, v%d.%s%s", strings.ToLower(name), d, two.rd, n, two.rn, two.operand)
 	}
 	if k, ok := known[name]; ok {
-		return k[0], []operand.Op{lanes(ops[2], k[1]), lanes(ops[1], k[1]), lanes(ops[0], k[1])}
+		by := k[1]
+		if double {
+			by = divided
+		}
+		return k[0], []operand.Op{lanes(ops[2], by), lanes(ops[1], by), lanes(ops[0], by)}
 	}
 	switch name {
 	case "FMLA element", "FMUL element":
@@ -96,9 +114,9 @@ func arm64(name string, ops []operand.Op) (string, []operand.Op) {
 		d, n, by := vectorIndex(ops[0]), vectorIndex(ops[1]), uint32(ops[2].(operand.U64))
 		return word(0x4f000400|(64-by)<<16|n<<5|d, "sshr v%d.4s, v%d.4s, #%d", d, n, by)
 	case "SHL":
-		return "VSHL", []operand.Op{ops[2], lanes(ops[1], "S4"), lanes(ops[0], "S4")}
+		return "VSHL", []operand.Op{ops[2], lanes(ops[1], divided), lanes(ops[0], divided)}
 	case "USHR":
-		return "VUSHR", []operand.Op{ops[2], lanes(ops[1], "S4"), lanes(ops[0], "S4")}
+		return "VUSHR", []operand.Op{ops[2], lanes(ops[1], divided), lanes(ops[0], divided)}
 	case "MOV":
 		return "VMOV", []operand.Op{lanes(ops[1], "B16"), lanes(ops[0], "B16")}
 	case "EXT": // both halves change places
@@ -108,7 +126,7 @@ func arm64(name string, ops []operand.Op) (string, []operand.Op) {
 	case "DUP":
 		return "VDUP", []operand.Op{plain(ops[1]), lanes(ops[0], "S4")}
 	case "DUP element 0":
-		return "VDUP", []operand.Op{text(vectorName(ops[1]) + ".S[0]"), lanes(ops[0], "S4")}
+		return "VDUP", []operand.Op{text(vectorName(ops[1]) + "." + divided[:1] + "[0]"), lanes(ops[0], divided)}
 	case "CBZ":
 		return name, []operand.Op{plain(ops[1]), ops[0]}
 	case "address":

@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
@@ -12,16 +13,17 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// An avx is the machine of AVX2, with eight float32 a vector, and of AVX-512, with sixteen.
+// An avx is the machine of AVX2, with eight float32 a vector, and of AVX-512, with sixteen; of float64 half as many.
 type avx struct {
-	c    *build.Context
-	wide bool
+	c      *build.Context
+	wide   bool
+	double bool // elements are float64
 	*pool
 
 	ptrs        map[string]reg.GPVirtual
 	scalars     map[string]operand.Op // a register, or with AVX2 the parameter in memory
-	constants   map[uint32]operand.Op // registers, with AVX-512
-	used        map[uint32]bool       // constants seen, in a rehearsal
+	constants   map[uint64]operand.Op // registers, with AVX-512
+	used        map[uint64]bool       // constants seen, in a rehearsal
 	touched     []touch               // slices seen
 	optional    bool                  // within unlessNil
 	index       reg.GPVirtual         // elements done
@@ -32,15 +34,16 @@ type avx struct {
 	labels      *int
 }
 
-// A pool is the constants of one file, each 32 bytes wide.
+// A pool is the constants of one file, each 32 bytes wide. They are known by their first 8 bytes.
 type pool struct {
-	c      *build.Context
-	tables map[uint32]operand.Mem
-	lanes  operand.Mem // 0, 1, … 7
+	c       *build.Context
+	tables  map[uint64]operand.Mem
+	lanes   operand.Mem // 0, 1, … 7 of 32 bits
+	lanes64 operand.Mem // 0, 1, 2, 3 of 64 bits
 }
 
 func newPool(c *build.Context) *pool {
-	p := &pool{c: c, tables: map[uint32]operand.Mem{}}
+	p := &pool{c: c, tables: map[uint64]operand.Mem{}}
 	p.lanes = c.StaticGlobal("lanes")
 	c.DataAttributes(attr.RODATA | attr.NOPTR)
 	for i := range 8 {
@@ -49,26 +52,82 @@ func newPool(c *build.Context) *pool {
 	return p
 }
 
-// table returns where the constant with these bits lies.
-func (p *pool) table(bits uint32) operand.Mem {
-	m, ok := p.tables[bits]
-	if !ok {
-		m = p.c.StaticGlobal(fmt.Sprintf("x%08x", bits))
+// doubleLanes returns the numbers of the lanes of float64.
+func (p *pool) doubleLanes() operand.Mem {
+	if p.lanes64.Symbol.Name == "" {
+		p.lanes64 = p.c.StaticGlobal("lanes64")
 		p.c.DataAttributes(attr.RODATA | attr.NOPTR)
-		for i := range 8 {
-			p.c.AddDatum(4*i, operand.U32(bits))
+		for i := range 4 {
+			p.c.AddDatum(8*i, operand.U64(uint64(i)))
 		}
-		p.tables[bits] = m
 	}
+	return p.lanes64
+}
+
+// table returns where the constant with these bits lies.
+func (p *pool) table(bits uint64) operand.Mem {
+	m, ok := p.tables[bits]
+	if ok {
+		return m
+	}
+	low := uint32(bits)
+	single := twice(low) == bits
+	if single {
+		m = p.c.StaticGlobal(fmt.Sprintf("x%08x", low))
+	} else {
+		m = p.c.StaticGlobal(fmt.Sprintf("x%016x", bits))
+	}
+	p.c.DataAttributes(attr.RODATA | attr.NOPTR)
+	for i := range 8 {
+		if single {
+			p.c.AddDatum(4*i, operand.U32(low))
+		} else if i < 4 {
+			p.c.AddDatum(8*i, operand.U64(bits))
+		}
+	}
+	p.tables[bits] = m
 	return m
+}
+
+// twice is 32 bits in both halves of 64.
+func twice(bits uint32) uint64 { return uint64(bits)<<32 | uint64(bits) }
+
+// bitsOf returns the first 8 bytes of a vector of v.
+func bitsOf(v float64, double bool) uint64 {
+	if double {
+		return math.Float64bits(v)
+	}
+	return twice(math.Float32bits(float32(v)))
+}
+
+// filled returns the first 8 bytes of a vector of elements with these bits.
+func filled(b uint64, double bool) uint64 {
+	if double {
+		return b
+	}
+	return twice(uint32(b))
 }
 
 // lane is how many elements a register holds.
 func (x *avx) lane() int {
+	lanes := 8
 	if x.wide {
-		return 16
+		lanes = 16
 	}
-	return 8
+	if x.double {
+		lanes /= 2
+	}
+	return lanes
+}
+
+func (x *avx) isDouble() bool { return x.double }
+
+// size is the bytes of an element.
+func (x *avx) size() uint8 {
+	if x.double {
+		return 8
+	}
+	return 4
 }
 
 // reg returns a new vector register.
@@ -79,14 +138,19 @@ func (x *avx) reg() reg.Register {
 	return x.c.YMM()
 }
 
-// do writes the instruction of that name, operands in Go's order.
+// do writes the instruction of that name, operands in Go's order. The name is that for float32 and integers of 32 bits.
 func (x *avx) do(name string, ops ...operand.Op) {
+	if x.double {
+		name = forDouble(name)
+	}
 	args := make([]reflect.Value, len(ops))
 	for i, o := range ops {
 		if k, ok := o.(constant); ok {
 			o = k.Mem
 			if x.wide && name == "VMOVUPS" {
 				name = "VBROADCASTSS"
+			} else if x.wide && name == "VMOVUPD" {
+				name = "VBROADCASTSD"
 			} else if x.wide {
 				name += "_BCST"
 			}
@@ -100,6 +164,25 @@ func (x *avx) do(name string, ops ...operand.Op) {
 	m.Call(args)
 }
 
+// forDouble returns the instruction for elements of 64 bits.
+func forDouble(name string) string {
+	switch name {
+	case "VPADDD", "VPSUBD", "VPSLLD", "VPSRLD":
+		return strings.TrimSuffix(name, "D") + "Q"
+	case "VBROADCASTSS":
+		return "VBROADCASTSD"
+	case "VPSRAD", "VCVTPS2DQ", "VCVTDQ2PS":
+		panic(name + " has no form for 64 bits with AVX2")
+	}
+	if base, ok := strings.CutSuffix(name, "PS"); ok {
+		return base + "PD"
+	}
+	if base, ok := strings.CutSuffix(name, "PS_Z"); ok {
+		return base + "PD_Z"
+	}
+	return name
+}
+
 // op writes an instruction whose result goes to a new register.
 func (x *avx) op(name string, ops ...operand.Op) operand.Op {
 	dst := x.reg()
@@ -109,9 +192,10 @@ func (x *avx) op(name string, ops ...operand.Op) operand.Op {
 
 // k is a constant: a register, or its place in memory. It may only stand where an
 // instruction can read memory: as the second operand.
-func (x *avx) k(v float64) operand.Op { return x.bits(math.Float32bits(float32(v))) }
+func (x *avx) k(v float64) operand.Op   { return x.constant(bitsOf(v, x.double)) }
+func (x *avx) bits(b uint64) operand.Op { return x.constant(filled(b, x.double)) }
 
-func (x *avx) bits(b uint32) operand.Op {
+func (x *avx) constant(b uint64) operand.Op {
 	if x.used != nil {
 		x.used[b] = true
 	}
@@ -125,7 +209,7 @@ func (x *avx) bits(b uint32) operand.Op {
 type constant struct{ operand.Mem }
 
 func (x *avx) value(v float64) operand.Op    { return x.copy(x.k(v)) }
-func (x *avx) valueBits(b uint32) operand.Op { return x.copy(x.bits(b)) }
+func (x *avx) valueBits(b uint64) operand.Op { return x.copy(x.bits(b)) }
 func (x *avx) copy(a operand.Op) operand.Op  { return x.op("VMOVUPS", a) }
 func (x *avx) set(dst, a operand.Op)         { x.do("VMOVUPS", a, dst) }
 
@@ -176,7 +260,7 @@ func (x *avx) load(name string) operand.Op {
 }
 
 func (x *avx) loadInto(name string, v operand.Op) {
-	m := x.at(name, 4)
+	m := x.at(name, x.size())
 	switch {
 	case x.mask == nil:
 		x.do("VMOVUPS", m, v)
@@ -196,7 +280,7 @@ func (x *avx) loadOr(name string, v float64) operand.Op {
 
 // store writes this vector's elements.
 func (x *avx) store(name string, v operand.Op) {
-	m := x.at(name, 4)
+	m := x.at(name, x.size())
 	switch {
 	case x.nonTemporal:
 		x.do("VMOVNTPS", v, m)
@@ -242,11 +326,25 @@ func (x *avx) loadBool(name string) operand.Op {
 
 // storeBool writes a byte of 0 or 1 for each lane of the result of a comparison.
 func (x *avx) storeBool(name string, m operand.Op) {
-	ones, at := x.valueBits(0x01010101).(reg.VecVirtual).AsX(), x.at(name, 1)
+	ones, at := x.copy(x.constant(twice(0x01010101))).(reg.VecVirtual).AsX(), x.at(name, 1)
 	if x.wide {
 		v := x.c.XMM()
 		x.c.VMOVDQU8_Z(ones, m, v)
+		if x.double {
+			x.c.VMOVQ(v, at)
+			return
+		}
 		x.c.VMOVDQU(v, at)
+		return
+	}
+	if x.double {
+		v, high := m.(reg.VecVirtual).AsX(), x.c.XMM()
+		x.c.VEXTRACTI128(operand.Imm(1), m, high)
+		x.c.VPACKSSDW(high, v, v)
+		x.c.VPACKSSDW(v, v, v)
+		x.c.VPACKSSWB(v, v, v)
+		x.c.VPAND(ones, v, v)
+		x.c.VMOVD(v, at)
 		return
 	}
 	m = x.op("VPERMQ", operand.Imm(0x08), x.op("VPACKSSDW", m, m)) // each half is twice in its half of the register
@@ -300,6 +398,9 @@ func (x *avx) roundEven(a operand.Op) operand.Op {
 func (x *avx) scale(a, n operand.Op) operand.Op {
 	if x.wide {
 		return x.op("VSCALEFPS", n, a)
+	}
+	if x.double {
+		return scaleDouble(x, a, n)
 	}
 	return scaleInTwo(x, a, n)
 }
@@ -355,8 +456,10 @@ func (x *avx) maxNumber(a, b operand.Op) operand.Op { return x.maxKeep(b, a) }
 func (x *avx) and(a, b operand.Op) operand.Op { return x.op("VANDPS", b, a) }
 func (x *avx) or(a, b operand.Op) operand.Op  { return x.op("VORPS", b, a) }
 func (x *avx) xor(a, b operand.Op) operand.Op { return x.op("VXORPS", b, a) }
-func (x *avx) abs(a operand.Op) operand.Op    { return x.and(a, x.bits(0x7fffffff)) }
-func (x *avx) sign(a operand.Op) operand.Op   { return x.and(a, x.bits(0x80000000)) }
+func (x *avx) abs(a operand.Op) operand.Op    { return x.and(a, x.bits(x.signBit()-1)) }
+func (x *avx) sign(a operand.Op) operand.Op   { return x.and(a, x.bits(x.signBit())) }
+
+func (x *avx) signBit() uint64 { return 1 << (8*x.size() - 1) }
 
 // Comparisons, false for NaN but for unordered. b may be a constant.
 func (x *avx) less(a, b operand.Op) operand.Op        { return x.compare(0x11, a, b) }

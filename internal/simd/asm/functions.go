@@ -10,6 +10,9 @@ import (
 // parts, it is 2ⁿ·eʳ, and eʳ is a minimax polynomial of degree 6 on |r| ≤ ln(2)/2
 // with a relative error of 8e-9.
 func (x *vec) exp(a operand.Op) operand.Op {
+	if x.isDouble() {
+		return x.expDouble(a)
+	}
 	// Beyond these the result is infinite or 0 anyhow. NaN, as second operand, stays.
 	a = x.atLeast(x.value(-104), a)
 	a = x.atMost(x.value(89), a)
@@ -17,7 +20,12 @@ func (x *vec) exp(a operand.Op) operand.Op {
 }
 
 // expDown is exp of what is not above 89.
-func (x *vec) expDown(a operand.Op) operand.Op { return x.expWithin(x.atLeast(x.value(-104), a)) }
+func (x *vec) expDown(a operand.Op) operand.Op {
+	if x.isDouble() {
+		return x.expDouble(a)
+	}
+	return x.expWithin(x.atLeast(x.value(-104), a))
+}
 
 // expWithin is exp of what lies between -104 and 89.
 func (x *vec) expWithin(a operand.Op) operand.Op {
@@ -58,6 +66,9 @@ func (x *vec) log(a operand.Op) operand.Op {
 
 // normal returns e and f with a = 2ᵉ·(1+f) and 1+f in [√½, √2), for 0 < a < Inf.
 func (x *vec) normal(a operand.Op) (e, f operand.Op) {
+	if x.isDouble() {
+		return x.normalDouble(a)
+	}
 	tiny := x.less(a, x.k(0x1p-126))
 	v := x.choose(tiny, x.mul(a, x.k(0x1p23)), a)
 	const root = 0x3f3504f3 // the bits of √½
@@ -70,6 +81,9 @@ func (x *vec) normal(a operand.Op) (e, f operand.Op) {
 
 // logOf is ln(2ᵉ·(1+f)).
 func (x *vec) logOf(e, f operand.Op) operand.Op {
+	if x.isDouble() {
+		return x.logOfDouble(e, f)
+	}
 	f2, y := x.bow(f)
 	const high, low = 0.693359375, math.Ln2 - 0.693359375
 	y = x.fma(e, x.k(low), y)
@@ -87,7 +101,7 @@ func (x *vec) bow(f operand.Op) (f2, y operand.Op) {
 
 // poles is y, but NaN where a is below the pole or NaN, -Inf at the pole, and Inf at Inf.
 func (x *vec) poles(a operand.Op, pole float64, y operand.Op) operand.Op {
-	y = x.choose(x.greater(a, x.k(pole)), y, x.valueBits(0x7fc00000))
+	y = x.choose(x.greater(a, x.k(pole)), y, x.value(math.NaN()))
 	y = x.choose(x.equal(a, x.k(pole)), x.k(math.Inf(-1)), y)
 	return x.choose(x.equal(a, x.k(math.Inf(1))), a, y)
 }
@@ -112,6 +126,9 @@ func (x *vec) ceil(a operand.Op) operand.Op {
 // expm1 is 2ⁿ·(eʳ-1) + 2ⁿ - 1, n and r as in exp, and eʳ-1 = r + r²·P(r), P minimax with a relative error
 // of the whole of 2e-8. Half of it is doubled: 2¹²⁸ is no float32.
 func (x *vec) expm1(a operand.Op) operand.Op {
+	if x.isDouble() {
+		return x.expm1Double(a)
+	}
 	n, r := x.powers(x.atMost(x.value(89), x.atLeast(x.value(-20), a)))
 	p := x.poly(r, 0.499999970198, 0.166665166616, 0.0416675545275, 0.00836997572333, 0.0013862795895)
 	p = x.fma(x.mul(r, r), p, r)
@@ -123,11 +140,18 @@ func (x *vec) expm1(a operand.Op) operand.Op {
 // log1p is ln(2ᵉ·(1+f)), e from the rounded 1+x and f = x·2⁻ᵉ + (2⁻ᵉ-1), of which only the sum is rounded where it counts.
 func (x *vec) log1p(a operand.Op) operand.Op {
 	y := x.poles(a, -1, x.logOf(x.normalOf1(a)))
-	return x.choose(x.less(x.abs(a), x.k(0x1p-25)), a, y)
+	tiny := 0x1p-25
+	if x.isDouble() {
+		tiny = 0x1p-54
+	}
+	return x.choose(x.less(x.abs(a), x.k(tiny)), a, y)
 }
 
 // normalOf1 is normal of 1+a.
 func (x *vec) normalOf1(a operand.Op) (e, f operand.Op) {
+	if x.isDouble() {
+		return x.normalOf1Double(a)
+	}
 	i := x.shiftRightInt(x.subInt(x.add(a, x.k(1)), x.bits(0x3f3504f3)), 23)
 	down := x.shiftLeft(i, 23)
 	s := x.subInt(x.value(4), down) // 2²⁻ᵉ, for 2⁻¹²⁸ would be subnormal

@@ -7,6 +7,9 @@ import (
 // tanh is x + x³·P(x²) for |x| < 0.625, P minimax with a relative error of the
 // whole of 4e-9, and ±(1 - 2/(e²ˣ+1)) beyond.
 func (x *vec) tanh(a operand.Op) operand.Op {
+	if x.isDouble() {
+		return x.tanhDouble(a)
+	}
 	t := x.abs(a)
 	e := x.exp(x.add(t, t))
 	big := x.sub(x.value(1), x.div(x.value(2), x.add(e, x.k(1))))

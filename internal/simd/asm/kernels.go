@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"strings"
 
 	"github.com/mmcloughlin/avo/operand"
 )
@@ -64,21 +65,11 @@ var mapKernels = []kernel{
 		a = x.atLeast(x.value(-bentCut), a) // -Inf·0 would be NaN
 		return x.mul(a, x.sigmoid(x.bend(a)))
 	}).woven(4, 6),
-	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10),
+	silu,
 
 	unary("sign", 4, (*vec).signum),
-	{name: "clampVec", slices: "dst x", scalars: "lo hi", unroll: 4, nonTemporal: true, body: func(x *vec) {
-		a := x.load("x")
-		a = x.choose(x.less(a, x.s("lo")), x.s("lo"), a)
-		x.store("dst", x.choose(x.greater(a, x.s("hi")), x.s("hi"), a))
-	}},
-
-	{name: "clampGradVec", slices: "dst x dy", scalars: "lo hi", unroll: 4, nonTemporal: true, body: func(x *vec) {
-		a := x.load("x")
-		dy := x.choose(x.greater(a, x.s("hi")), x.k(0), x.load("dy"))
-		dy = x.choose(x.less(a, x.s("lo")), x.k(0), dy)
-		x.store("dst", x.choose(x.unordered(a, a), x.k(0), dy))
-	}},
+	clamp,
+	clampGrad,
 	gradient("absGrad", 4, func(x *vec, a, dy operand.Op) operand.Op { return x.mul(dy, x.signum(a)) }),
 	gradient("sqrtGrad", 2, func(x *vec, y, dy operand.Op) operand.Op { return x.mul(x.div(dy, y), x.k(0.5)) }),
 	gradient("rsqrtGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
@@ -94,16 +85,9 @@ var mapKernels = []kernel{
 	gradient("geluTanhGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		return x.mul(dy, x.geluTanhSlope(a))
 	}).woven(3, 6),
-	gradient("siluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
-		s := x.sigmoid(a)
-		return x.mul(dy, x.mul(s, x.fma(a, x.sub(x.value(1), s), x.value(1))))
-	}).woven(4, 6),
-	gradient("tanhGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
-		return x.mul(dy, x.fnma(y, y, x.value(1)))
-	}),
-	gradient("sigmoidGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
-		return x.mul(dy, x.mul(y, x.sub(x.value(1), y)))
-	}),
+	siluGrad,
+	tanhGrad,
+	sigmoidGrad,
 
 	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.exp(x.sub(x.load("x"), x.s("shift"))), x.s("scale")))
@@ -209,14 +193,14 @@ var mapKernels = []kernel{
 	unary("floor", 4, (*vec).floor),
 	unary("ceil", 4, (*vec).ceil),
 	unary("trunc", 4, func(x *vec, a operand.Op) operand.Op { return x.or(x.floor(x.abs(a)), x.sign(a)) }),
-	unary("softplus", 1, func(x *vec, a operand.Op) operand.Op { return x.add(x.maxKeep(x.value(0), a), x.log1pExp(a)) }).woven(2, 8),
-	unary("logSigmoid", 1, func(x *vec, a operand.Op) operand.Op { return x.sub(x.minKeep(x.value(0), a), x.log1pExp(a)) }).woven(2, 8),
+	softplus,
+	logSigmoid,
 	unary("mish", 1, (*vec).mish).woven(3, 12),
 	unary("hardsigmoid", 2, func(x *vec, a operand.Op) operand.Op { return x.div(x.hard(a), x.k(6)) }),
 	unary("hardswish", 2, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.div(x.hard(a), x.k(6))) }),
 	unary("elu", 1, func(x *vec, a operand.Op) operand.Op { return x.choose(x.greater(a, x.k(0)), a, x.expm1(a)) }).woven(2, 12),
 	slope("softplusGrad", (*vec).sigmoid).woven(4, 6),
-	slope("logSigmoidGrad", func(x *vec, a operand.Op) operand.Op { return x.sigmoid(x.xor(a, x.bits(0x80000000))) }).woven(4, 6),
+	slope("logSigmoidGrad", func(x *vec, a operand.Op) operand.Op { return x.sigmoid(x.xor(a, x.bits(x.signBit()))) }).woven(4, 6),
 	slope("mishGrad", (*vec).mishSlope).woven(3, 12),
 	gradient("hardsigmoidGrad", 2, func(x *vec, a, dy operand.Op) operand.Op {
 		return x.choose(x.lessOrEqual(x.abs(a), x.k(3)), x.div(dy, x.k(6)), x.value(0))
@@ -230,7 +214,7 @@ var mapKernels = []kernel{
 		x.store("dst", x.choose(x.greater(x.load("x"), x.k(0)), dy, x.mul(dy, x.s("s"))))
 	}},
 	comparison("equal", (*vec).equal),
-	comparison("notEqual", func(x *vec, a, b operand.Op) operand.Op { return x.machine.(*avx).compare(4, a, b) }),
+	comparison("notEqual", notEqual),
 	comparison("less", (*vec).less),
 	comparison("lessOrEqual", (*vec).lessOrEqual),
 	{name: "whereVec", slices: "dst a b cond:bool", unroll: 4, whole: true, avxOnly: true, nonTemporal: true, body: func(x *vec) {
@@ -246,7 +230,67 @@ var mapKernels = []kernel{
 	{name: "powerOfVec", slices: "dst a b y", unroll: 1, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.powerOf(x.load("a"), x.load("b"), x.load("y")))
 	}},
+
+	unary("exp", 2, (*vec).exp).woven(4, 14).ofDouble(),
+	unary("log", 1, (*vec).log).woven(2, 2).ofDouble(),
+	unary("tanh", 1, (*vec).tanh).woven(2, 8).ofDouble(),
+	unary("sigmoid", 1, (*vec).sigmoid).woven(3, 12).ofDouble(),
+	unary("expm1", 1, (*vec).expm1).woven(3, 12).ofDouble(),
+	unary("log1p", 1, (*vec).log1p).woven(2, 4).ofDouble(),
+	softplus.ofDouble(),
+	logSigmoid.ofDouble(),
+	silu.woven(3, 12).ofDouble(),
+	tanhGrad.ofDouble(),
+	sigmoidGrad.ofDouble(),
+	siluGrad.woven(3, 4).ofDouble(),
+	slope("softplusGrad", (*vec).sigmoid).woven(3, 8).ofDouble(),
+	clamp.ofDouble(),
+	clampGrad.ofDouble(),
+	comparison("equal", (*vec).equal).ofDouble(),
+	comparison("notEqual", notEqual).ofDouble(),
+	comparison("less", (*vec).less).ofDouble(),
+	comparison("lessOrEqual", (*vec).lessOrEqual).ofDouble(),
 }
+
+// Kernels of both float32 and float64.
+var (
+	clamp = kernel{name: "clampVec", slices: "dst x", scalars: "lo hi", unroll: 4, nonTemporal: true, body: func(x *vec) {
+		a := x.load("x")
+		a = x.choose(x.less(a, x.s("lo")), x.s("lo"), a)
+		x.store("dst", x.choose(x.greater(a, x.s("hi")), x.s("hi"), a))
+	}}
+	clampGrad = kernel{name: "clampGradVec", slices: "dst x dy", scalars: "lo hi", unroll: 4, nonTemporal: true, body: func(x *vec) {
+		a := x.load("x")
+		dy := x.choose(x.greater(a, x.s("hi")), x.k(0), x.load("dy"))
+		dy = x.choose(x.less(a, x.s("lo")), x.k(0), dy)
+		x.store("dst", x.choose(x.unordered(a, a), x.k(0), dy))
+	}}
+	silu     = unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10)
+	siluGrad = gradient("siluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
+		s := x.sigmoid(a)
+		return x.mul(dy, x.mul(s, x.fma(a, x.sub(x.value(1), s), x.value(1))))
+	}).woven(4, 6)
+	tanhGrad = gradient("tanhGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
+		return x.mul(dy, x.fnma(y, y, x.value(1)))
+	})
+	sigmoidGrad = gradient("sigmoidGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
+		return x.mul(dy, x.mul(y, x.sub(x.value(1), y)))
+	})
+	softplus = unary("softplus", 1, func(x *vec, a operand.Op) operand.Op {
+		return x.add(x.maxKeep(x.value(0), a), x.log1pExp(a))
+	}).woven(2, 8)
+	logSigmoid = unary("logSigmoid", 1, func(x *vec, a operand.Op) operand.Op {
+		return x.sub(x.minKeep(x.value(0), a), x.log1pExp(a))
+	}).woven(2, 8)
+)
+
+// ofDouble is k of float64.
+func (k kernel) ofDouble() kernel {
+	k.name, k.double = strings.TrimSuffix(k.name, "Vec")+"DoubleVec", true
+	return k
+}
+
+func notEqual(x *vec, a, b operand.Op) operand.Op { return x.machine.(*avx).compare(4, a, b) }
 
 // toBF16 adds just under half of the last place kept, and the bit itself for ties
 // to even; NaN is made quiet instead, for it might overflow to infinity.

@@ -128,7 +128,7 @@ func printed(files map[string][]byte, pkg, name string, f *ir.File) error {
 // allocation of registers leaves some.
 func movesToItself(n ir.Node) bool {
 	i, ok := n.(*ir.Instruction)
-	return ok && i.Opcode == "VMOVUPS" && len(i.Operands) == 2 && i.Operands[0] == i.Operands[1]
+	return ok && (i.Opcode == "VMOVUPS" || i.Opcode == "VMOVUPD") && len(i.Operands) == 2 && i.Operands[0] == i.Operands[1]
 }
 
 // isSSE reports whether n is an instruction of SSE on a vector register. After an instruction of AVX it takes

@@ -16,6 +16,7 @@ type kernel struct {
 	name        string
 	slices      string // their names, blank separated; "name:type" for other elements than float32
 	scalars     string // of float32
+	double      bool   // the elements and scalars are float64 instead
 	unroll      int    // vectors an iteration
 	body        func(x *vec)
 	whole       bool   // has no tail: n is a multiple of 16
@@ -71,15 +72,23 @@ func (k kernel) signature() string {
 	for _, s := range strings.Fields(k.slices) {
 		name, typ, ok := strings.Cut(s, ":")
 		if !ok {
-			typ = "float32"
+			typ = k.typ()
 		}
 		fmt.Fprintf(&b, ", %s *%s", name, typ)
 	}
 	b.WriteString(", n int")
 	for _, s := range strings.Fields(k.scalars) {
-		fmt.Fprintf(&b, ", %s float32", s)
+		fmt.Fprintf(&b, ", %s %s", s, k.typ())
 	}
 	return b.String() + ")"
+}
+
+// typ is the Go type of elements and scalars.
+func (k kernel) typ() string {
+	if k.double {
+		return "float64"
+	}
+	return "float32"
 }
 
 // emit writes the kernel for both instruction sets, chosen by its parameter wide.
@@ -175,8 +184,9 @@ const hoisted = 18
 
 // start loads the parameters and, with AVX-512, the first of the constants, and
 // returns the vec to write bodies with.
-func (k kernel) start(c *build.Context, p *pool, wide bool, constants []uint32) *avx {
-	x := &avx{c: c, wide: wide, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64()}
+func (k kernel) start(c *build.Context, p *pool, wide bool, constants []uint64) *avx {
+	x := &avx{c: c, wide: wide, double: k.double, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{},
+		labels: new(int), index: c.GP64()}
 	for _, s := range strings.Fields(k.slices) {
 		name, _, _ := strings.Cut(s, ":")
 		x.ptrs[name] = c.GP64()
@@ -189,7 +199,7 @@ func (k kernel) start(c *build.Context, p *pool, wide bool, constants []uint32) 
 		}
 	}
 	if wide {
-		x.constants = map[uint32]operand.Op{}
+		x.constants = map[uint64]operand.Op{}
 		for _, b := range constants[:min(len(constants), cmp.Or(k.hoist, hoisted))] {
 			x.constants[b] = x.op("VBROADCASTSS", p.table(b))
 		}
@@ -198,12 +208,12 @@ func (k kernel) start(c *build.Context, p *pool, wide bool, constants []uint32) 
 }
 
 // rehearse writes the body to nowhere and returns the constants and slices it uses.
-func (k kernel) rehearse(p *pool) (constants []uint32, touched []touch) {
+func (k kernel) rehearse(p *pool) (constants []uint64, touched []touch) {
 	c := build.NewContext()
 	c.Function("rehearsal")
 	c.SignatureExpr(k.signature())
-	x := &avx{c: c, wide: true, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64(),
-		used: map[uint32]bool{}}
+	x := &avx{c: c, wide: true, double: k.double, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{},
+		labels: new(int), index: c.GP64(), used: map[uint64]bool{}}
 	for _, s := range strings.Fields(k.slices) {
 		name, _, _ := strings.Cut(s, ":")
 		x.ptrs[name] = c.GP64()
@@ -236,6 +246,12 @@ func (x *avx) setMask(n reg.GPVirtual) {
 	}
 	count, m := c.XMM(), c.YMM()
 	c.VMOVQ(n, count)
+	if x.double {
+		c.VPBROADCASTQ(count, m)
+		c.VPCMPGTQ(x.doubleLanes(), m, m)
+		x.mask = m
+		return
+	}
 	c.VPBROADCASTD(count, m)
 	c.VPCMPGTD(x.lanes, m, m)
 	x.mask = m

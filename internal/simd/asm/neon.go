@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
@@ -12,6 +12,16 @@ import (
 // neonLanes is how many float32 a vector of NEON has.
 const neonLanes = 4
 
+// lane is how many elements a vector has, size the bytes of one.
+func (k kernel) lane() int {
+	if k.double {
+		return neonLanes / 2
+	}
+	return neonLanes
+}
+
+func (k kernel) size() int { return 4 * neonLanes / k.lane() }
+
 // A neon is the machine of arm64's Advanced SIMD, NEON.
 //
 // Vectors have no masks. The last elements of a slice, fewer than a vector, are loaded one
@@ -20,12 +30,13 @@ type neon struct {
 	c       *build.Context
 	numbers *numbers
 	name    string // of the function
+	double  bool   // elements are float64
 
 	ptrs      map[string]reg.GPVirtual
 	given     map[string]reg.GPVirtual // the slices as they were given, which may be nil
 	scalars   map[string]operand.Op
-	constants map[uint32]operand.Op // in registers
-	used      map[uint32]bool       // constants seen, in a rehearsal, but for coefficients
+	constants map[uint64]operand.Op // in registers
+	used      map[uint64]bool       // constants seen, in a rehearsal, but for coefficients
 	optional  map[string]bool       // slices that may be nil, seen in a rehearsal
 	base      reg.GPVirtual         // of the constants in memory
 	ahead     int                   // elements from the pointers to this vector
@@ -36,15 +47,15 @@ type neon struct {
 
 // Numbers are the constants of one file, each 16 bytes wide.
 type numbers struct {
-	at    map[uint32]int // offset by bits
-	order []uint32
+	at    map[uint64]int // offset by the first 8 bytes
+	order []uint64
 }
 
 // first is the offset of the first constant: before it are the numbers of the lanes.
 const first = 16
 
 // offset returns where the constant with these bits lies.
-func (p *numbers) offset(bits uint32) int {
+func (p *numbers) offset(bits uint64) int {
 	at, ok := p.at[bits]
 	if !ok {
 		at = first + 16*len(p.order)
@@ -58,14 +69,26 @@ func (x *neon) reg() operand.Op { return x.c.ZMM() }
 
 // op writes an instruction whose result goes to a new register.
 func (x *neon) op(name string, ops ...operand.Op) operand.Op {
-	dst := x.reg()
+	dst, name := x.reg(), x.ofType(name)
 	instruct(x.c, name, []operand.Op{dst}, ops, append([]operand.Op{dst}, ops...)...)
 	return dst
 }
 
 // into writes an instruction that changes dst.
 func (x *neon) into(name string, dst operand.Op, ops ...operand.Op) {
+	name = x.ofType(name)
 	instruct(x.c, name, []operand.Op{dst}, append([]operand.Op{dst}, ops...), append([]operand.Op{dst}, ops...)...)
+}
+
+// ofType returns the name of an instruction on elements of the machine's type.
+func (x *neon) ofType(name string) string {
+	if x.double && slices.Contains([]string{"SSHR", "FCVTNS", "SCVTF"}, name) {
+		panic(name + " has no form for 64 bits")
+	}
+	if x.double && (threes[name] != 0 || slices.Contains(sized, name)) {
+		return name + doubleMark
+	}
+	return name
 }
 
 // fromMemory writes a load of as many bytes as its name says into dst.
@@ -77,37 +100,52 @@ func (x *neon) toMemory(name string, v operand.Op, m operand.Mem) {
 	instruct(x.c, name, nil, []operand.Op{v, m}, v, m)
 }
 
-func (x *neon) k(v float64) operand.Op        { return x.bits(math.Float32bits(float32(v))) }
+func (x *neon) k(v float64) operand.Op        { return x.constant(bitsOf(v, x.double)) }
+func (x *neon) bits(b uint64) operand.Op      { return x.constant(filled(b, x.double)) }
 func (x *neon) value(v float64) operand.Op    { return x.k(v) }
-func (x *neon) valueBits(b uint32) operand.Op { return x.bits(b) }
+func (x *neon) valueBits(b uint64) operand.Op { return x.bits(b) }
 func (x *neon) copy(a operand.Op) operand.Op  { return x.op("MOV", a) }
 func (x *neon) set(dst, a operand.Op) {
 	instruct(x.c, "MOV", []operand.Op{dst}, []operand.Op{a}, dst, a)
 }
-func (x *neon) s(name string) operand.Op          { return x.scalars[name] }
-func (x *neon) add(a, b operand.Op) operand.Op    { return x.op("FADD", a, b) }
-func (x *neon) sub(a, b operand.Op) operand.Op    { return x.op("FSUB", a, b) }
-func (x *neon) mul(a, b operand.Op) operand.Op    { return x.op("FMUL", a, b) }
-func (x *neon) div(a, b operand.Op) operand.Op    { return x.op("FDIV", a, b) }
-func (x *neon) sqrt(a operand.Op) operand.Op      { return x.op("FSQRT", a) }
-func (x *neon) and(a, b operand.Op) operand.Op    { return x.op("AND", a, b) }
-func (x *neon) or(a, b operand.Op) operand.Op     { return x.op("ORR", a, b) }
-func (x *neon) xor(a, b operand.Op) operand.Op    { return x.op("EOR", a, b) }
-func (x *neon) abs(a operand.Op) operand.Op       { return x.op("FABS", a) }
-func (x *neon) sign(a operand.Op) operand.Op      { return x.and(a, x.bits(0x80000000)) }
-func (x *neon) addInt(a, b operand.Op) operand.Op { return x.op("ADD.4S", a, b) }
-func (x *neon) subInt(a, b operand.Op) operand.Op { return x.op("SUB.4S", a, b) }
+func (x *neon) s(name string) operand.Op       { return x.scalars[name] }
+func (x *neon) add(a, b operand.Op) operand.Op { return x.op("FADD", a, b) }
+func (x *neon) sub(a, b operand.Op) operand.Op { return x.op("FSUB", a, b) }
+func (x *neon) mul(a, b operand.Op) operand.Op { return x.op("FMUL", a, b) }
+func (x *neon) div(a, b operand.Op) operand.Op { return x.op("FDIV", a, b) }
+func (x *neon) sqrt(a operand.Op) operand.Op   { return x.op("FSQRT", a) }
+func (x *neon) and(a, b operand.Op) operand.Op { return x.op("AND", a, b) }
+func (x *neon) or(a, b operand.Op) operand.Op  { return x.op("ORR", a, b) }
+func (x *neon) xor(a, b operand.Op) operand.Op { return x.op("EOR", a, b) }
+func (x *neon) abs(a operand.Op) operand.Op    { return x.op("FABS", a) }
+func (x *neon) sign(a operand.Op) operand.Op   { return x.and(a, x.bits(x.signBit())) }
+
+func (x *neon) signBit() uint64 {
+	if x.double {
+		return 1 << 63
+	}
+	return 1 << 31
+}
+
+func (x *neon) addInt(a, b operand.Op) operand.Op { return x.op("ADD int", a, b) }
+func (x *neon) subInt(a, b operand.Op) operand.Op { return x.op("SUB int", a, b) }
 func (x *neon) toInt(a operand.Op) operand.Op     { return x.op("FCVTNS", a) }
 func (x *neon) fromInt(a operand.Op) operand.Op   { return x.op("SCVTF", a) }
 func (x *neon) roundEven(a operand.Op) operand.Op { return x.op("FRINTN", a) }
-func (x *neon) scale(a, n operand.Op) operand.Op  { return scaleInTwo(x, a, n) }
+
+func (x *neon) scale(a, n operand.Op) operand.Op {
+	if x.double {
+		return scaleDouble(x, a, n)
+	}
+	return scaleInTwo(x, a, n)
+}
 
 func (x *neon) shiftLeft(a operand.Op, n int) operand.Op     { return x.op("SHL", a, operand.U64(n)) }
 func (x *neon) shiftRight(a operand.Op, n int) operand.Op    { return x.op("USHR", a, operand.U64(n)) }
 func (x *neon) shiftRightInt(a operand.Op, n int) operand.Op { return x.op("SSHR", a, operand.U64(n)) }
 
-// bits is a constant in a register, loaded unless it is in one.
-func (x *neon) bits(b uint32) operand.Op {
+// constant is one in a register, loaded unless it is in one.
+func (x *neon) constant(b uint64) operand.Op {
 	if x.used != nil {
 		x.used[b] = true
 	}
@@ -118,7 +156,7 @@ func (x *neon) bits(b uint32) operand.Op {
 }
 
 // fresh loads a constant into a register of its own.
-func (x *neon) fresh(b uint32) operand.Op {
+func (x *neon) fresh(b uint64) operand.Op {
 	r := x.reg()
 	x.fromMemory("FMOVQ", operand.Mem{Base: x.base, Disp: x.numbers.offset(b)}, r)
 	return r
@@ -143,7 +181,7 @@ func (x *neon) addTo(acc, v operand.Op) { x.set(acc, x.add(acc, v)) }
 // poly loads each coefficient into the register that becomes the sum: a copy from another
 // register would take as long.
 func (x *neon) poly(a operand.Op, coefficients ...float64) operand.Op {
-	bits := func(i int) uint32 { return math.Float32bits(float32(coefficients[i])) }
+	bits := func(i int) uint64 { return bitsOf(coefficients[i], x.double) }
 	p := x.fresh(bits(len(coefficients) - 1))
 	for i := len(coefficients) - 2; i >= 0; i-- {
 		next := x.fresh(bits(i))
@@ -203,6 +241,16 @@ func (x *neon) at(name string, size int) operand.Mem {
 	return operand.Mem{Base: p, Disp: x.ahead * size}
 }
 
+func (x *neon) isDouble() bool { return x.double }
+
+// size is the bytes of an element.
+func (x *neon) size() int {
+	if x.double {
+		return 8
+	}
+	return 4
+}
+
 func (x *neon) load(name string) operand.Op {
 	v := x.reg()
 	x.loadInto(name, v)
@@ -210,9 +258,13 @@ func (x *neon) load(name string) operand.Op {
 }
 
 func (x *neon) loadInto(name string, v operand.Op) {
-	m := x.at(name, 4)
-	if x.count == nil {
+	m := x.at(name, x.size())
+	switch {
+	case x.count == nil:
 		x.fromMemory("FMOVQ", m, v)
+		return
+	case x.double: // one of two
+		x.fromMemory("FMOVD", m, v)
 		return
 	}
 	x.part(func() { x.fromMemory("FMOVS", m, v) }, func() { x.fromMemory("FMOVD", m, v) }, func() {
@@ -221,9 +273,13 @@ func (x *neon) loadInto(name string, v operand.Op) {
 }
 
 func (x *neon) store(name string, v operand.Op) {
-	m := x.at(name, 4)
-	if x.count == nil {
+	m := x.at(name, x.size())
+	switch {
+	case x.count == nil:
 		x.toMemory("FMOVQ", v, m)
+		return
+	case x.double:
+		x.toMemory("FMOVD", v, m)
 		return
 	}
 	x.part(func() { x.toMemory("FMOVS", v, m) }, func() { x.toMemory("FMOVD", v, m) }, func() {
@@ -262,7 +318,7 @@ func (x *neon) loadOr(name string, v float64) operand.Op {
 	if x.used != nil {
 		x.optional[name] = true
 	}
-	r := x.fresh(math.Float32bits(float32(v)))
+	r := x.fresh(bitsOf(v, x.double))
 	x.unlessNil(name, func() { x.loadInto(name, r) })
 	return r
 }

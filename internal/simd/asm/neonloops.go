@@ -15,7 +15,7 @@ import (
 
 // neonFile returns the kernels of package simd for arm64.
 func neonFile() (*ir.File, error) {
-	numbers := &numbers{at: map[uint32]int{}}
+	numbers := &numbers{at: map[uint64]int{}}
 	file := build.NewContext()
 	file.ConstraintExpr("arm64")
 	f, err := file.Result()
@@ -43,7 +43,7 @@ func neonFile() (*ir.File, error) {
 	}
 	for i, b := range numbers.order {
 		for j := range neonLanes {
-			c.AddDatum(first+16*i+4*j, operand.U32(b))
+			c.AddDatum(first+16*i+4*j, operand.U32(uint32(b>>(32*(j%2)))))
 		}
 	}
 	g, err := c.Result()
@@ -84,8 +84,8 @@ func (k kernel) startNEON(c *build.Context, signature string, p *numbers, hoist 
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr(signature)
 	c.Pragma("noescape")
-	x := &neon{c: c, numbers: p, name: k.name, ptrs: map[string]reg.GPVirtual{}, given: map[string]reg.GPVirtual{},
-		scalars: map[string]operand.Op{}, constants: map[uint32]operand.Op{}, base: c.GP64()}
+	x := &neon{c: c, numbers: p, name: k.name, double: k.double, ptrs: map[string]reg.GPVirtual{}, given: map[string]reg.GPVirtual{},
+		scalars: map[string]operand.Op{}, constants: map[uint64]operand.Op{}, base: c.GP64()}
 	param := func(load, name string, to operand.Op) { x.fromMemory(load, address(c, name), to) }
 	for _, name := range k.sliceNames() {
 		x.ptrs[name] = c.GP64()
@@ -99,7 +99,11 @@ func (k kernel) startNEON(c *build.Context, signature string, p *numbers, hoist 
 	param("MOVD", "n", n)
 	for _, name := range strings.Fields(k.scalars) {
 		s := x.reg()
-		param("FMOVS", name, s)
+		if k.double {
+			param("FMOVD", name, s)
+		} else {
+			param("FMOVS", name, s)
+		}
 		x.scalars[name] = x.op("DUP element 0", s)
 	}
 	instruct(c, "address", []operand.Op{x.base}, nil, x.base, operand.NewDataAddr(operand.NewStaticSymbol("numbers"), 0))
@@ -124,8 +128,8 @@ func (k kernel) rehearseNEON(signature string, p *numbers, body func(x *vec)) *n
 	c := build.NewContext()
 	c.Function("rehearsal")
 	c.SignatureExpr(signature)
-	x := &neon{c: c, numbers: p, ptrs: map[string]reg.GPVirtual{}, given: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{},
-		used: map[uint32]bool{}, optional: map[string]bool{}, base: c.GP64()}
+	x := &neon{c: c, numbers: p, double: k.double, ptrs: map[string]reg.GPVirtual{}, given: map[string]reg.GPVirtual{},
+		scalars: map[string]operand.Op{}, used: map[uint64]bool{}, optional: map[string]bool{}, base: c.GP64()}
 	for _, name := range k.sliceNames() {
 		x.ptrs[name] = c.GP64()
 	}
@@ -140,7 +144,7 @@ func (k kernel) rehearseNEON(signature string, p *numbers, body func(x *vec)) *n
 func (k kernel) advance(x *neon, n int) {
 	for _, s := range strings.Fields(k.slices) {
 		name, typ, _ := strings.Cut(s, ":")
-		size := 4
+		size := k.size()
 		if typ == "uint16" {
 			size = 2
 		}
@@ -158,17 +162,17 @@ func (x *neon) change(name string, r reg.GPVirtual, n int) {
 // remain, and the elements that remain.
 func (k kernel) neon(c *build.Context, p *numbers, hoist, woven int) {
 	x, n := k.startNEON(c, k.signature(), p, hoist, k.body)
-	unroll := k.unroll
+	unroll, lane := k.unroll, k.lane()
 	if k.weave > 0 {
 		unroll = woven
 	}
-	step := unroll * neonLanes
-	if step > neonLanes {
+	step := unroll * lane
+	if step > lane {
 		x.change("SUBS", n, step)
 		branch(c, "BLT", "tail")
 		c.Label("loop")
 		each(c, unroll, k.weave > 0, func(u int) {
-			x.ahead = u * neonLanes
+			x.ahead = u * lane
 			k.body(&vec{x})
 		})
 		k.advance(x, step)
@@ -178,16 +182,16 @@ func (k kernel) neon(c *build.Context, p *numbers, hoist, woven int) {
 		x.change("ADD", n, step)
 	}
 	x.ahead = 0
-	x.change("SUBS", n, neonLanes)
+	x.change("SUBS", n, lane)
 	branch(c, "BLT", "rest")
 	c.Label("one")
 	k.body(&vec{x})
-	k.advance(x, neonLanes)
-	x.change("SUBS", n, neonLanes)
+	k.advance(x, lane)
+	x.change("SUBS", n, lane)
 	branch(c, "BGE", "one")
 	c.Label("rest")
 	if !k.whole {
-		x.change("ADDS", n, neonLanes)
+		x.change("ADDS", n, lane)
 		branch(c, "BEQ", "end")
 		x.count = n
 		k.body(&vec{x})

@@ -14,6 +14,10 @@ type vec struct{ machine }
 // A machine writes the operations that an instruction set has. Each returns a register. An
 // operand that may be a constant, from k or bits, may lie in memory.
 type machine interface {
+	// isDouble reports whether elements are float64; signBit is the highest bit of an element.
+	isDouble() bool
+	signBit() uint64
+
 	// load reads this vector's elements; elements outside the mask are zero. loadOr
 	// returns v where the slice is nil.
 	load(slice string) operand.Op
@@ -30,9 +34,9 @@ type machine interface {
 	// k and bits are constants that may lie in memory, value and valueBits those in a
 	// register, s a scalar parameter.
 	k(v float64) operand.Op
-	bits(b uint32) operand.Op
+	bits(b uint64) operand.Op
 	value(v float64) operand.Op
-	valueBits(b uint32) operand.Op
+	valueBits(b uint64) operand.Op
 	s(scalar string) operand.Op
 
 	// copy moves an operand into a register of its own, to be overwritten; set overwrites dst.
@@ -91,8 +95,8 @@ type machine interface {
 	// inMask is v with start in the lanes outside the mask.
 	inMask(v operand.Op, start float64) operand.Op
 
-	// Integers of 32 bits. b may be a constant. toInt rounds to the nearest; of NaN it is
-	// some integer. shiftRightInt keeps the sign.
+	// Integers of an element's bits. b may be a constant. toInt rounds to the nearest; of NaN it is
+	// some integer. shiftRightInt keeps the sign. Of 64 bits there are no shiftRightInt, toInt and fromInt.
 	addInt(a, b operand.Op) operand.Op
 	subInt(a, b operand.Op) operand.Op
 	shiftLeft(a operand.Op, n int) operand.Op
@@ -102,14 +106,14 @@ type machine interface {
 	fromInt(a operand.Op) operand.Op
 
 	// roundEven rounds to the nearest whole number, ties to even. scale is a·2ⁿ, rounded
-	// once, for whole numbers n from -150 to 128.
+	// once, for whole numbers n from -150 to 128, or -1076 to 1024 of float64.
 	roundEven(a operand.Op) operand.Op
 	scale(a, n operand.Op) operand.Op
 }
 
 // sorted returns the constants a rehearsal used, in order.
-func sorted(used map[uint32]bool) []uint32 {
-	var all []uint32
+func sorted(used map[uint64]bool) []uint64 {
+	var all []uint64
 	for b := range used {
 		all = append(all, b)
 	}
