@@ -89,6 +89,7 @@ func Running[T number](values []T, index []int64, x []T, n int, least bool) {
 // LogCumsumExp computes ln Σ eˣ of the elements up to each one of rows of n: the largest of them, plus the logarithm of the sum of
 // what is left of each, which is made smaller where a larger one comes.
 func LogCumsumExp[T float](dst, x []T, n int) {
+	exp, log := valueOf[T](kernel.OpExp), valueOf[T](kernel.OpLog)
 	parallel(len(x)/max(n, 1), 8*n, 1, func(from, to int) {
 		tops, sums := make([]T, n), make([]T, n)
 		for lo := from * n; lo < to*n; lo += n {
@@ -101,7 +102,7 @@ func LogCumsumExp[T float](dst, x []T, n int) {
 				}
 			}
 			simd.Sub(sums, x[lo:lo+n], tops)
-			values(kernel.OpExp, sums)
+			exp(sums, sums)
 			sum := 0.0
 			for i, v := range sums {
 				if i > 0 && tops[i] != tops[i-1] && sum != 0 {
@@ -110,7 +111,7 @@ func LogCumsumExp[T float](dst, x []T, n int) {
 				sum += float64(v)
 				sums[i] = T(sum)
 			}
-			values(kernel.OpLog, sums)
+			log(sums, sums)
 			simd.Add(dst[lo:lo+n], sums, tops)
 		}
 	})
@@ -119,6 +120,7 @@ func LogCumsumExp[T float](dst, x []T, n int) {
 // LogCumsumExpGrad computes the gradient of y = LogCumsumExp(x): dx[i] = Σ dy[k]·exp(x[i]-y[k]) over k >= i, which is exp(x[i]-y[i])
 // times a sum that passes from each element to the one before it, times exp(y[i]-y[i+1]).
 func LogCumsumExpGrad[T float](dx, dy, x, y []T, n int) {
+	exp := valueOf[T](kernel.OpExp)
 	parallel(len(x)/max(n, 1), 8*n, 1, func(from, to int) {
 		share, passed := make([]T, n), make([]T, n)
 		for lo := from * n; lo < to*n; lo += n {
@@ -126,8 +128,8 @@ func LogCumsumExpGrad[T float](dx, dy, x, y []T, n int) {
 			for i, v := range y {
 				share[i], passed[i] = less(x[i], v), less(v, y[min(i+1, n-1)])
 			}
-			values(kernel.OpExp, share)
-			values(kernel.OpExp, passed)
+			exp(share, share)
+			exp(passed, passed)
 			var sum T
 			for i := n - 1; i >= 0; i-- {
 				sum = T(sum*passed[i]) + dy[i]
@@ -143,13 +145,4 @@ func less[T float](a, b T) T {
 		return 0
 	}
 	return a - b
-}
-
-// values overwrites x with op of it.
-func values[T float](op kernel.UnaryOp, x []T) {
-	if f, ok := any(x).([]float32); ok {
-		unary32(op, f, f)
-		return
-	}
-	unaryFloat(op, x, x)
 }

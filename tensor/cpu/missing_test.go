@@ -15,9 +15,9 @@ func TestMissingOperators(t *testing.T) {
 		name string
 		f    func()
 	}{
-		{"unary", func() { unary32(kernel.UnaryOp(255), x, x) }},
+		{"unary", func() { unary(kernel.UnaryOp(255), x, x) }},
 		{"unary of integers", func() { unaryInt(kernel.UnaryOp(255), []int8{1}, []int8{2}) }},
-		{"unary gradient", func() { unaryGrad32(kernel.UnaryOp(255), x, x, x, x) }},
+		{"unary gradient", func() { unaryGrad(kernel.UnaryOp(255), x, x, x, x) }},
 		{"binary", func() { float32s.vector(kernel.BinaryOp(255), x, x, x) }},
 		{"binary of a number", func() { float32s.number(kernel.BinaryOp(255), x, x, 1, false) }},
 		{"compare", func() { compareLoop[float32](kernel.CompareOp(255), nil, nil, nil, &kernel.Loop{N: 1}) }},

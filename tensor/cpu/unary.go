@@ -13,26 +13,33 @@ import (
 func (c *own) Unary(op kernel.UnaryOp, dt dtype.DType, dst, x unsafe.Pointer, n int) {
 	switch dt {
 	case dtype.Float32:
-		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
-		if n*8 < ParallelFrom {
-			unary32(op, d, s)
-			return
-		}
-		parallel(n, 8, 64, func(lo, hi int) { unary32(op, d[lo:hi], s[lo:hi]) })
+		unary(op, sliceOf[float32](dst, n), sliceOf[float32](x, n))
 	case dtype.Float64:
-		unaryFloat(op, sliceOf[float64](dst, n), sliceOf[float64](x, n))
+		unary(op, sliceOf[float64](dst, n), sliceOf[float64](x, n))
 	default:
 		types[dt].unaryInt(op, dst, x, n)
 	}
 }
 
-// unary32 is the float32 case of Unary.
-func unary32(op kernel.UnaryOp, dst, x []float32) {
-	if f := op.Row().Value32; f != nil {
+// unary is Unary of floats.
+func unary[T float](op kernel.UnaryOp, dst, x []T) {
+	f := valueOf[T](op)
+	if n := len(dst); n*8 < ParallelFrom {
 		f(dst, x)
-		return
+	} else {
+		parallel(n, 8, 64, func(lo, hi int) { f(dst[lo:hi], x[lo:hi]) })
 	}
-	unaryFloat(op, dst, x)
+}
+
+// valueOf returns what computes op of floats: its fast form if it has one, else its definition.
+func valueOf[T float](op kernel.UnaryOp) func(dst, x []T) {
+	if f, ok := any(op.Row().Value32).(func(dst, x []T)); ok && f != nil {
+		return f
+	}
+	if f, ok := any(op.Row().Value64).(func(dst, x []T)); ok && f != nil {
+		return f
+	}
+	return func(dst, x []T) { unaryFloat(op, dst, x) }
 }
 
 // unaryFloat computes in float64, one element at a time.
@@ -89,24 +96,31 @@ func unaryInt[T number](op kernel.UnaryOp, dst, x []T) {
 // UnaryGrad computes dx[i] = dy[i]·op'(x[i]), y[i] = op(x[i]); dx may be dy.
 func (c *own) UnaryGrad(op kernel.UnaryOp, dt dtype.DType, dx unsafe.Pointer, s kernel.Slope, n int) {
 	if dt == dtype.Float32 {
-		d, g, a, b := sliceOf[float32](dx, n), sliceOf[float32](s.DY, n), sliceOf[float32](s.X, n), sliceOf[float32](s.Y, n)
-		if n*8 < ParallelFrom {
-			unaryGrad32(op, d, g, a, b)
-			return
-		}
-		parallel(n, 8, 64, func(lo, hi int) { unaryGrad32(op, d[lo:hi], g[lo:hi], a[lo:hi], b[lo:hi]) })
+		unaryGrad(op, sliceOf[float32](dx, n), sliceOf[float32](s.DY, n), sliceOf[float32](s.X, n), sliceOf[float32](s.Y, n))
 		return
 	}
-	unaryGradFloat(op, sliceOf[float64](dx, n), sliceOf[float64](s.DY, n), sliceOf[float64](s.X, n), sliceOf[float64](s.Y, n))
+	unaryGrad(op, sliceOf[float64](dx, n), sliceOf[float64](s.DY, n), sliceOf[float64](s.X, n), sliceOf[float64](s.Y, n))
 }
 
-// unaryGrad32 is the float32 case of UnaryGrad.
-func unaryGrad32(op kernel.UnaryOp, dx, dy, x, y []float32) {
-	if f := op.Row().Grad32; f != nil {
+// unaryGrad is UnaryGrad of floats.
+func unaryGrad[T float](op kernel.UnaryOp, dx, dy, x, y []T) {
+	f := gradOf[T](op)
+	if n := len(dx); n*8 < ParallelFrom {
 		f(dx, dy, x, y)
-		return
+	} else {
+		parallel(n, 8, 64, func(lo, hi int) { f(dx[lo:hi], dy[lo:hi], x[lo:hi], y[lo:hi]) })
 	}
-	unaryGradFloat(op, dx, dy, x, y)
+}
+
+// gradOf is valueOf of a gradient.
+func gradOf[T float](op kernel.UnaryOp) func(dx, dy, x, y []T) {
+	if f, ok := any(op.Row().Grad32).(func(dx, dy, x, y []T)); ok && f != nil {
+		return f
+	}
+	if f, ok := any(op.Row().Grad64).(func(dx, dy, x, y []T)); ok && f != nil {
+		return f
+	}
+	return func(dx, dy, x, y []T) { unaryGradFloat(op, dx, dy, x, y) }
 }
 
 // unaryGradFloat computes in float64, one element at a time: the definition.
@@ -124,19 +138,8 @@ func (c *own) Clamp(dt dtype.DType, dst, x unsafe.Pointer, lo, hi float64, n int
 		parallel(n, 8, 64, func(from, to int) { simd.Clamp(d[from:to], s[from:to], float32(lo), float32(hi)) })
 		return
 	}
-	clamp(sliceOf[float64](dst, n), sliceOf[float64](x, n), lo, hi)
-}
-
-func clamp[T float](dst, x []T, lo, hi float64) {
-	for i, v := range x {
-		switch f := float64(v); {
-		case f < lo:
-			v = T(lo)
-		case f > hi:
-			v = T(hi)
-		}
-		dst[i] = v
-	}
+	d, s := sliceOf[float64](dst, n), sliceOf[float64](x, n)
+	parallel(n, 8, 64, func(from, to int) { simd.ClampDouble(d[from:to], s[from:to], lo, hi) })
 }
 
 // ClampInt computes dst[i] = min(max(x[i], lo), hi) of integers.
@@ -158,17 +161,8 @@ func (c *own) ClampGrad(dt dtype.DType, dx unsafe.Pointer, s kernel.Slope, lo, h
 		parallel(n, 8, 64, func(from, to int) { simd.ClampGrad(d[from:to], a[from:to], g[from:to], least, most) })
 		return
 	}
-	clampGrad(sliceOf[float64](dx, n), sliceOf[float64](s.DY, n), sliceOf[float64](s.X, n), lo, hi)
-}
-
-func clampGrad[T float](dx, dy, x []T, lo, hi float64) {
-	for i, v := range x {
-		if f := float64(v); f >= lo && f <= hi {
-			dx[i] = dy[i]
-		} else {
-			dx[i] = 0
-		}
-	}
+	d, g, a := sliceOf[float64](dx, n), sliceOf[float64](s.DY, n), sliceOf[float64](s.X, n)
+	parallel(n, 8, 64, func(from, to int) { simd.ClampGradDouble(d[from:to], a[from:to], g[from:to], lo, hi) })
 }
 
 // Leaky computes dst[i] = dy[i] where x[i] > 0, else dy[i]·slope.

@@ -77,6 +77,10 @@ type Unary struct {
 	// last place of the definition. Where there is none the definition is used.
 	Value32 func(dst, x []float32)
 	Grad32  func(dx, dy, x, y []float32)
+
+	// Value64 and Grad64 are those for float64; Value64 has the bits of the definition.
+	Value64 func(dst, x []float64)
+	Grad64  func(dx, dy, x, y []float64)
 }
 
 // Reads says which argument a gradient reads besides dy.
@@ -108,17 +112,21 @@ var unaryTable = [...]Unary{
 	},
 	OpExp: {
 		Name: "Exp", Reads: ReadsOutput, Law: Monotone,
-		Value:   math.Exp,
+		Value:   simd.ExpOf,
 		Grad:    func(dy, x, y float64) float64 { return dy * y },
 		Value32: simd.Exp,
 		Grad32:  func(dx, dy, x, y []float32) { simd.Mul(dx, dy, y) },
+		Value64: simd.ExpDouble,
+		Grad64:  func(dx, dy, x, y []float64) { simd.Mul(dx, dy, y) },
 	},
 	OpLog: {
 		Name: "Log", Reads: ReadsInput, Law: MonotoneAbove, Pole: true,
-		Value:   math.Log,
+		Value:   simd.LogOf,
 		Grad:    func(dy, x, y float64) float64 { return dy / x },
 		Value32: simd.Log,
 		Grad32:  func(dx, dy, x, y []float32) { simd.Div(dx, dy, x) },
+		Value64: simd.LogDouble,
+		Grad64:  func(dx, dy, x, y []float64) { simd.Div(dx, dy, x) },
 	},
 	OpSqrt: {
 		Name: "Sqrt", Reads: ReadsOutput, Law: MonotoneAbove, Pole: true,
@@ -136,17 +144,21 @@ var unaryTable = [...]Unary{
 	},
 	OpTanh: {
 		Name: "Tanh", Reads: ReadsOutput, Law: Monotone,
-		Value:   math.Tanh,
+		Value:   simd.TanhOf,
 		Grad:    func(dy, x, y float64) float64 { return dy * (1 - y*y) },
 		Value32: simd.Tanh,
 		Grad32:  func(dx, dy, x, y []float32) { simd.TanhGrad(dx, y, dy) },
+		Value64: simd.TanhDouble,
+		Grad64:  func(dx, dy, x, y []float64) { simd.TanhGradDouble(dx, y, dy) },
 	},
 	OpSigmoid: {
 		Name: "Sigmoid", Reads: ReadsOutput, Law: Monotone,
-		Value:   activation.Sigmoid,
+		Value:   simd.SigmoidOf,
 		Grad:    func(dy, x, y float64) float64 { return dy * y * (1 - y) },
 		Value32: simd.Sigmoid,
 		Grad32:  func(dx, dy, x, y []float32) { simd.SigmoidGrad(dx, y, dy) },
+		Value64: simd.SigmoidDouble,
+		Grad64:  func(dx, dy, x, y []float64) { simd.SigmoidGradDouble(dx, y, dy) },
 	},
 	OpRelu: {
 		Name: "Relu", Reads: ReadsOutput, Law: Monotone,
@@ -182,13 +194,15 @@ var unaryTable = [...]Unary{
 	},
 	OpSilu: {
 		Name: "Silu", Reads: ReadsInput,
-		Value: func(x float64) float64 { return x * activation.Sigmoid(x) },
+		Value: simd.SiluOf,
 		Grad: func(dy, x, y float64) float64 { // (x·s)' = s + x·s·(1-s)
 			s := activation.Sigmoid(x)
 			return dy * s * (1 + x*(1-s))
 		},
 		Value32: simd.Silu,
 		Grad32:  func(dx, dy, x, y []float32) { simd.SiluGrad(dx, x, dy) },
+		Value64: simd.SiluDouble,
+		Grad64:  func(dx, dy, x, y []float64) { simd.SiluGradDouble(dx, x, dy) },
 	},
 	OpSquare: {
 		Name: "Square", Reads: ReadsInput,
@@ -229,17 +243,19 @@ var unaryTable = [...]Unary{
 	},
 	OpLog1p: {
 		Name: "Log1p", Reads: ReadsInput, Pole: true,
-		Value:   math.Log1p,
+		Value:   simd.Log1pOf,
 		Grad:    func(dy, x, y float64) float64 { return dy / (1 + x) },
 		Value32: simd.Log1p,
 		Grad32:  func(dx, dy, x, y []float32) { simd.Log1pGrad(dx, x, dy) },
+		Value64: simd.Log1pDouble,
 	},
 	OpExpm1: {
 		Name: "Expm1", Reads: ReadsOutput,
-		Value:   math.Expm1,
+		Value:   simd.Expm1Of,
 		Grad:    func(dy, x, y float64) float64 { return dy * (y + 1) },
 		Value32: simd.Expm1,
 		Grad32:  func(dx, dy, x, y []float32) { simd.Expm1Grad(dx, y, dy) },
+		Value64: simd.Expm1Double,
 	},
 	OpTan: {
 		Name: "Tan", Reads: ReadsOutput,
@@ -382,17 +398,20 @@ var unaryTable = [...]Unary{
 	},
 	OpSoftplus: {
 		Name: "Softplus", Reads: ReadsInput, Law: Monotone,
-		Value:   activation.Softplus,
+		Value:   simd.SoftplusOf,
 		Grad:    func(dy, x, y float64) float64 { return dy * activation.Sigmoid(x) },
 		Value32: simd.Softplus,
 		Grad32:  func(dx, dy, x, y []float32) { simd.SoftplusGrad(dx, x, dy) },
+		Value64: simd.SoftplusDouble,
+		Grad64:  func(dx, dy, x, y []float64) { simd.SoftplusGradDouble(dx, x, dy) },
 	},
 	OpLogSigmoid: {
 		Name: "LogSigmoid", Reads: ReadsInput, Law: Monotone,
-		Value:   func(x float64) float64 { return -activation.Softplus(-x) },
+		Value:   simd.LogSigmoidOf,
 		Grad:    func(dy, x, y float64) float64 { return dy * activation.Sigmoid(-x) },
 		Value32: simd.LogSigmoid,
 		Grad32:  func(dx, dy, x, y []float32) { simd.LogSigmoidGrad(dx, x, dy) },
+		Value64: simd.LogSigmoidDouble,
 	},
 	OpMish: {
 		Name: "Mish", Reads: ReadsInput,
