@@ -86,6 +86,8 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 	divisors, doubles := tensor.AddScalar(columns, 1), tensor.Cast(x, tensor.Float64)
 	wide := float64(tensor.Int64.Size() / dt.Size()) // matrices of the type in one of int64 or float64
 	size, small, mask := tensor.Unary(kernel.OpAbs, x), tensor.Unary(kernel.OpTanh, x), tensor.CompareScalar(kernel.OpGt, y, 0)
+	sizes, other, never := tensor.Cast(size, tensor.Float64), tensor.CompareScalar(kernel.OpGt, x, 0), tensor.Zeros(cpu, tensor.Bool)
+	narrow := 1 / float64(dt.Size()) // matrices of the type in one of Bool
 	adamW := tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
 	return []measurement{
 		{"copy", 2, func() { tensor.Copy(out, x) }},
@@ -133,6 +135,18 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"cast to bool", 1 + 1/float64(dt.Size()), func() { tensor.Cast(x, tensor.Bool) }},
 		{"cast to float64", 1 + wide, func() { tensor.Cast(x, tensor.Float64) }},
 		{"cast from float64", 1 + wide, func() { tensor.Cast(doubles, dt) }},
+		{"exp of float64", 2 * wide, func() { tensor.Unary(kernel.OpExp, doubles) }},
+		{"log of float64", 2 * wide, func() { tensor.Unary(kernel.OpLog, sizes) }},
+		{"tanh of float64", 2 * wide, func() { tensor.Unary(kernel.OpTanh, doubles) }},
+		{"sigmoid of float64", 2 * wide, func() { tensor.Unary(kernel.OpSigmoid, doubles) }},
+		{"softplus of float64", 2 * wide, func() { tensor.Unary(kernel.OpSoftplus, doubles) }},
+		{"clamp of float64", 2 * wide, func() { tensor.Clamp(doubles, -1, 1) }},
+		{"less than of float64", 2 * wide, func() { tensor.Compare(kernel.OpLt, doubles, sizes) }},
+		{"logical and", 3 * narrow, func() { tensor.Where(mask, other, never) }}, // as dtensor does
+		{"logical xor", 3 * narrow, func() { tensor.Compare(kernel.OpNe, mask, other) }},
+		{"logical not", 2 * narrow, func() { tensor.CompareScalar(kernel.OpEq, mask, 0) }},
+		{"cast to int32", 1 + 4/float64(dt.Size()), func() { tensor.Cast(x, tensor.Int32) }},
+		{"cast to int64", 1 + wide, func() { tensor.Cast(x, tensor.Int64) }},
 		{"where", 3, func() { tensor.Where(mask, x, y) }},
 		{"masked fill", 2, func() { tensor.MaskedFill(x, mask, 0) }},
 		{"any of rows", 0.25, func() { tensor.Reduce(kernel.OpAmax, mask, []int{1}, false) }},
@@ -148,6 +162,7 @@ func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 		{"max of rows", 1, func() { tensor.Reduce(kernel.OpAmax, x, []int{1}, false) }},
 		{"argmax of rows", 1, func() { tensor.Argmax(x, 1, false) }},
 		{"top 4 of rows", 1, func() { tensor.TopK(x, 4, 1) }},
+		{"top 64 of rows", 1, func() { tensor.TopK(x, min(64, d), 1) }},
 		{"sort rows of int64", 2 * wide, func() { tensor.Sort(columns, 1, false) }},
 		{"sort rows", 2, func() { tensor.Sort(x, 1, false) }},
 		{"norm of rows", 1, func() { tensor.SquareSums(x, []int{1}) }},

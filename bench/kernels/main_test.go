@@ -10,6 +10,6 @@ import (
 
 func TestEveryCaseRuns(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
-		measuretest.Run(t, 81, func(b *measure.Bench) error { return run(b, dt, 7, 5) })
+		measuretest.Run(t, 94, func(b *measure.Bench) error { return run(b, dt, 7, 5) })
 	}
 }
