@@ -25,6 +25,8 @@ func Compare[T Number](op Comparison, dst []bool, a, b []T) {
 		ordinary.compare(op, dst, as32(a), as32(b))
 	case is64[T]():
 		ordinary.compareDouble(op, dst, bitsIn[float64](a), bitsIn[float64](b))
+	case T(0)-1 > 0 && unsafe.Sizeof(*new(T)) == 1:
+		ordinary.compareBytes(op, dst, bitsIn[uint8](a), bitsIn[uint8](b))
 	default:
 		compareGo(op, dst, a, b)
 	}
@@ -40,9 +42,20 @@ func (m Mode) compare(op Comparison, dst []bool, a, b []float32) {
 	compareGo(op, dst[n:], a[n:], b[n:])
 }
 
+// compareBytes is compare of unsigned bytes.
+func (m Mode) compareBytes(op Comparison, dst []bool, a, b []uint8) {
+	k := [...]kernel{equalBytesKernel, notEqualBytesKernel, lessBytesKernel, lessOrEqualBytesKernel}[op]
+	vec := [...]func(wide bool, dst, a, b *byte, n int){equalBytesVec, notEqualBytesVec, lessBytesVec, lessOrEqualBytesVec}[op]
+	d, n := bitsIn[uint8](dst), m.whole(k, len(dst)/4)*4
+	for i := 0; i < n; i += 4 * chunk {
+		vec(m.wide(), &d[i], &a[i], &b[i], min(4*chunk, n-i)/4)
+	}
+	compareGo(op, dst[n:], a[n:], b[n:])
+}
+
 func compareGo[T Number](op Comparison, dst []bool, a, b []T) {
 	if words := len(dst) / 8; words > 0 && T(0)-1 > 0 { // bytes
-		compareBytes(op, bitsIn[uint64](dst)[:words], bitsIn[uint64](a)[:words], bitsIn[uint64](b)[:words])
+		compareWords(op, bitsIn[uint64](dst)[:words], bitsIn[uint64](a)[:words], bitsIn[uint64](b)[:words])
 		dst, a, b = dst[8*words:], a[8*words:], b[8*words:]
 	}
 	a, b = a[:len(dst)], b[:len(dst)]
@@ -66,8 +79,8 @@ func compareGo[T Number](op Comparison, dst []bool, a, b []T) {
 	}
 }
 
-// compareBytes compares eight unsigned bytes at a time.
-func compareBytes(op Comparison, dst, a, b []uint64) {
+// compareWords compares eight unsigned bytes at a time.
+func compareWords(op Comparison, dst, a, b []uint64) {
 	const high, ones = 0x8080808080808080, 0x0101010101010101
 	switch op {
 	case Equal, NotEqual:
@@ -81,18 +94,18 @@ func compareBytes(op Comparison, dst, a, b []uint64) {
 		}
 	case Less:
 		for i := range dst {
-			dst[i] = lessBytes(a[i], b[i])
+			dst[i] = lessOfWords(a[i], b[i])
 		}
 	case LessOrEqual:
 		for i := range dst {
-			dst[i] = lessBytes(b[i], a[i]) ^ ones
+			dst[i] = lessOfWords(b[i], a[i]) ^ ones
 		}
 	}
 }
 
-// lessBytes has 1 in each byte where that of a is less than that of b, else 0. The lower seven bits are compared by a difference
+// lessOfWords has 1 in each byte where that of a is less than that of b, else 0. The lower seven bits are compared by a difference
 // that borrows from the highest one.
-func lessBytes(a, b uint64) uint64 {
+func lessOfWords(a, b uint64) uint64 {
 	const high = 0x8080808080808080
 	least := (a | high) - b&^high
 	return (^a&b | ^(a^b)&^least) & high >> 7
@@ -101,11 +114,22 @@ func lessBytes(a, b uint64) uint64 {
 // Where does dst[i] = cond[i] ? a[i] : b[i] in mode m, which Writing or Moving returned.
 func Where[T uint8 | uint16 | uint32 | uint64](m Mode, dst, a, b []T, cond []bool) {
 	same("Where", len(dst), len(a), len(b), len(cond))
-	if unsafe.Sizeof(*new(T)) == 4 {
+	switch unsafe.Sizeof(*new(T)) {
+	case 1:
+		m.whereBytes(bitsIn[uint8](dst), bitsIn[uint8](a), bitsIn[uint8](b), cond)
+	case 4:
 		m.where(bitsIn[float32](dst), bitsIn[float32](a), bitsIn[float32](b), cond)
-		return
+	default:
+		whereGo(dst, a, b, cond)
 	}
-	whereGo(dst, a, b, cond)
+}
+
+func (m Mode) whereBytes(dst, a, b []uint8, cond []bool) {
+	c, n := bitsIn[uint8](cond), m.whole(whereBytesKernel, len(dst)/4)*4
+	for i := 0; i < n; i += 4 * chunk {
+		whereBytesVec(m.code(), &dst[i], &a[i], &b[i], &c[i], min(4*chunk, n-i)/4)
+	}
+	whereGo(dst[n:], a[n:], b[n:], cond[n:])
 }
 
 func (m Mode) where(dst, a, b []float32, cond []bool) {

@@ -132,3 +132,41 @@ func TestRests(t *testing.T) {
 		}
 	}
 }
+
+// TestBytesOfEveryLength compares and chooses bytes of every length in every mode, and touches nothing outside.
+func TestBytesOfEveryLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	some := func(n int) []uint8 {
+		s := make([]uint8, n)
+		for i := range s {
+			s[i] = []uint8{0, 1, 2, 127, 128, 129, 254, 255}[r.IntN(8)]
+		}
+		return s
+	}
+	for _, m := range modes() {
+		for _, n := range append(lengths(), 4*chunk+100) {
+			a, b := some(n), some(n)
+			for op, holds := range []func(a, b uint8) bool{
+				Equal: func(a, b uint8) bool { return a == b }, NotEqual: func(a, b uint8) bool { return a != b },
+				Less: func(a, b uint8) bool { return a < b }, LessOrEqual: func(a, b uint8) bool { return a <= b },
+			} {
+				got, chosen := make([]bool, n+1), make([]uint8, n+1)
+				m.compareBytes(Comparison(op), got[:n], a, b)
+				Where(m, chosen[:n], a, b, got[:n])
+				m.Done()
+				for i := range n {
+					want, of := holds(a[i], b[i]), b[i]
+					if want {
+						of = a[i]
+					}
+					if got[i] != want || chosen[i] != of {
+						t.Fatalf("%v: %d and %d, element %d of %d, comparison %d: %v, chosen is %d", m, a[i], b[i], i, n, op, got[i], chosen[i])
+					}
+				}
+				if got[n] || chosen[n] != 0 {
+					t.Fatalf("%v: %d bytes: wrote outside", m, n)
+				}
+			}
+		}
+	}
+}

@@ -36,6 +36,25 @@ func (m Mode) toF32(dst []float32, src []float64) {
 	}
 }
 
+// ToInt32 does dst[i] = int32(src[i]): without its fraction. Of NaN and of what int32 does not hold it is what Go's conversion is
+// on this machine.
+func ToInt32(dst []int32, src []float32) {
+	same("ToInt32", len(dst), len(src))
+	m := Moving(8 * len(dst))
+	m.toInt32(dst, src)
+	m.Done()
+}
+
+func (m Mode) toInt32(dst []int32, src []float32) {
+	n := m.whole(toInt32Kernel, len(dst))
+	for i := 0; i < n; i += chunk {
+		toInt32Vec(m.code(), &dst[i], &src[i], min(chunk, n-i))
+	}
+	for i, v := range src[n:] {
+		dst[n+i] = int32(v)
+	}
+}
+
 // FromF16 does dst[i] = src[i], exactly.
 func FromF16(dst []float32, src []dtype.F16) {
 	same("FromF16", len(dst), len(src))

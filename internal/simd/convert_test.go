@@ -33,3 +33,25 @@ func TestConvertFloat64(t *testing.T) {
 		}
 	}
 }
+
+// TestToInt32 compares the kernel with Go's conversion, of every exponent, NaN and the infinities.
+func TestToInt32(t *testing.T) {
+	x := append(special(), everywhere()...)
+	x = append(x, 2147483520, 2147483648, -2147483648, -2147483904)
+	got := make([]int32, len(x)+1)
+	for _, m := range modes() {
+		for _, n := range []int{0, 1, 15, 16, 17, 100, len(x)} {
+			clear(got)
+			m.toInt32(got[:n], x[len(x)-n:])
+			m.Done()
+			for i, v := range x[len(x)-n:] {
+				if got[i] != int32(v) {
+					t.Fatalf("%v: %g is %d, want %d", m, v, got[i], int32(v))
+				}
+			}
+			if got[n] != 0 {
+				t.Fatalf("%v: %d numbers: wrote outside", m, n)
+			}
+		}
+	}
+}

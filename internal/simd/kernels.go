@@ -145,6 +145,12 @@ const (
 	notEqualDoubleKernel
 	lessDoubleKernel
 	lessOrEqualDoubleKernel
+	equalBytesKernel
+	notEqualBytesKernel
+	lessBytesKernel
+	lessOrEqualBytesKernel
+	whereBytesKernel
+	toInt32Kernel
 	sumKernel
 	sumShiftedKernel
 	maxValueKernel

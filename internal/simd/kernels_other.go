@@ -315,6 +315,18 @@ func lessDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(
 
 func lessOrEqualDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int) { panic(noKernel) }
 
+func equalBytesVec(wide bool, dst *byte, a *byte, b *byte, n int) { panic(noKernel) }
+
+func notEqualBytesVec(wide bool, dst *byte, a *byte, b *byte, n int) { panic(noKernel) }
+
+func lessBytesVec(wide bool, dst *byte, a *byte, b *byte, n int) { panic(noKernel) }
+
+func lessOrEqualBytesVec(wide bool, dst *byte, a *byte, b *byte, n int) { panic(noKernel) }
+
+func whereBytesVec(level uint8, dst *byte, a *byte, b *byte, cond *byte, n int) { panic(noKernel) }
+
+func toInt32Vec(level uint8, dst *int32, src *float32, n int) { panic(noKernel) }
+
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }

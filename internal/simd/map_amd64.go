@@ -420,3 +420,21 @@ func lessDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int)
 
 //go:noescape
 func lessOrEqualDoubleVec(wide bool, dst *bool, a *float64, b *float64, n int)
+
+//go:noescape
+func equalBytesVec(wide bool, dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func notEqualBytesVec(wide bool, dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func lessBytesVec(wide bool, dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func lessOrEqualBytesVec(wide bool, dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func whereBytesVec(level uint8, dst *byte, a *byte, b *byte, cond *byte, n int)
+
+//go:noescape
+func toInt32Vec(level uint8, dst *int32, src *float32, n int)

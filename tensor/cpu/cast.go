@@ -102,6 +102,10 @@ func convert[D, S number](dst []D, src []S) {
 			simd.FromF32(d, s)
 			return
 		}
+		if d, ok := any(dst).([]int32); ok {
+			simd.ToInt32(d, s)
+			return
+		}
 	case []float64:
 		if d, ok := any(dst).([]float32); ok {
 			simd.ToF32(d, s)

@@ -354,6 +354,31 @@ func (x *avx) storeBool(name string, m operand.Op) {
 	x.c.VMOVQ(v, at)
 }
 
+// storeTruth writes 1 for each unsigned byte of a that compares so with that of b, else 0. The predicate is 0 for equal, 4 for not
+// equal, 1 for less, 2 for less or equal.
+func (x *avx) storeTruth(name string, predicate uint64, a, b operand.Op) {
+	ones := x.valueBits(0x01010101)
+	if x.wide {
+		m := x.c.K()
+		x.c.VPCMPUB(operand.Imm(predicate), b, a, m)
+		x.store(name, x.op("VMOVDQU8_Z", ones, m))
+		return
+	}
+	switch predicate {
+	case 1: // not b ≤ a
+		a = x.op("VPMINUB", a, b)
+	case 2:
+		b = x.op("VPMINUB", a, b)
+	}
+	v := x.op("VPCMPEQB", a, b)
+	if predicate == 0 || predicate == 2 {
+		v = x.op("VPAND", ones, v)
+	} else {
+		v = x.op("VPANDN", ones, v)
+	}
+	x.store(name, v)
+}
+
 // unlessNil runs f where the slice of that name is not nil.
 func (x *avx) unlessNil(name string, f func()) {
 	*x.labels++

@@ -250,6 +250,30 @@ var mapKernels = []kernel{
 	comparison("notEqual", notEqual).ofDouble(),
 	comparison("less", (*vec).less).ofDouble(),
 	comparison("lessOrEqual", (*vec).lessOrEqual).ofDouble(),
+
+	comparisonOfBytes("equal", 0),
+	comparisonOfBytes("notEqual", 4),
+	comparisonOfBytes("less", 1),
+	comparisonOfBytes("lessOrEqual", 2),
+	whereBytes,
+	{name: "toInt32Vec", slices: "dst:int32 src", unroll: 4, whole: true, avxOnly: true, nonTemporal: true, body: func(x *vec) {
+		x.store("dst", x.machine.(*avx).op("VCVTTPS2DQ", x.load("src")))
+	}},
+}
+
+// Kernels of bytes have four of them in each of float32's lanes: n counts the fours.
+var whereBytes = kernel{name: "whereBytesVec", slices: "dst:byte a:byte b:byte cond:byte", unroll: 4, whole: true, avxOnly: true,
+	nonTemporal: true, body: func(x *vec) {
+		b := x.load("b")
+		chosen := x.machine.(*avx).op("VPSUBB", x.load("cond"), x.value(0)) // 255 or 0
+		x.store("dst", x.xor(b, x.and(x.xor(x.load("a"), b), chosen)))
+	}}
+
+// comparisonOfBytes is comparison of unsigned bytes; for predicate see storeTruth.
+func comparisonOfBytes(name string, predicate uint64) kernel {
+	return kernel{name: name + "BytesVec", slices: "dst:byte a:byte b:byte", unroll: 4, whole: true, avxOnly: true, body: func(x *vec) {
+		x.machine.(*avx).storeTruth("dst", predicate, x.load("a"), x.load("b"))
+	}}
 }
 
 // Kernels of both float32 and float64.
