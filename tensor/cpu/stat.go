@@ -103,6 +103,10 @@ func topK[T number](values []T, index []int64, x []T, n, k int) {
 		}
 		return
 	}
+	if f, ok := any(x).([]float32); ok && n <= math.MaxUint32 {
+		topK32(any(values).([]float32), index, f, n, k)
+		return
+	}
 	heap := make([]int64, 0, k)
 	for r := range len(x) / n {
 		row := x[r*n : (r+1)*n]
@@ -117,6 +121,64 @@ func topK[T number](values []T, index []int64, x []T, n, k int) {
 			values[r*k+j], index[r*k+j] = row[i], i
 		}
 	}
+}
+
+// topK32 is topK of float32, whose orders and positions are compared as one number.
+func topK32(values []float32, index []int64, x []float32, n, k int) {
+	keys := make([]uint64, 0, k)
+	for r := range len(x) / n {
+		row := x[r*n : (r+1)*n]
+		keys = topKeys(keys[:0], row, k)
+		for j := range k { // slices.Sort has the first one last
+			i := int64(^uint32(keys[k-1-j]))
+			values[r*k+j], index[r*k+j] = row[i], i
+		}
+	}
+}
+
+// topKeys returns the keys of the k elements of row that come first in the order of ahead, in ascending order: of a larger element the
+// key is larger, and of equal ones that of the first. keys has room for k, of which it makes a heap with the least at its root.
+func topKeys(keys []uint64, row []float32, k int) []uint64 {
+	for i, v := range row[:k] {
+		keys = append(keys, keyOf(v, i))
+	}
+	slices.Sort(keys) // which is a heap too
+	least := row[^uint32(keys[0])]
+	for i, v := range row[k:] {
+		if v <= least { // as most are; an equal one comes later
+			continue
+		}
+		if key := keyOf(v, k+i); key > keys[0] { // NaN may not
+			sinkKey(keys, key)
+			least = row[^uint32(keys[0])]
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// keyOf is the key of element i of a row, v.
+func keyOf(v float32, i int) uint64 {
+	order := uint32(math.MaxUint32) // NaN first
+	if v == v {
+		order = OrderOf(v)
+	}
+	return uint64(order)<<32 | uint64(^uint32(i))
+}
+
+// sinkKey replaces the root of a heap of keys.
+func sinkKey(heap []uint64, key uint64) {
+	parent := 0
+	for child := 1; child < len(heap); child = 2*parent + 1 {
+		if child+1 < len(heap) && heap[child+1] < heap[child] {
+			child++
+		}
+		if key <= heap[child] {
+			break
+		}
+		heap[parent], parent = heap[child], child
+	}
+	heap[parent] = key
 }
 
 // argmax returns the position of the first NaN, or else of the largest element.
