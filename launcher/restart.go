@@ -15,10 +15,6 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
-// shortLife is how soon after its start an attempt must not fail, unless it has
-// saved something: it would fail in the same way again.
-const shortLife = 10 * time.Second
-
 // attempts carries out the plan, and as often again as --max-restarts allows and
 // there is hope. It returns gorun's exit status.
 func attempts(o *options.Options, planFor func(ranks int) *plan, c *stdio.Console, d *dashboard, signals <-chan os.Signal) (status int,
@@ -134,8 +130,8 @@ func (a *attempt) again(o *supervisor.Outcome) bool {
 	if a.elastic != nil {
 		return a.goesOn(f, o)
 	}
-	if life < shortLife && !a.saved() {
-		a.console.Say("not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)", shortLife)
+	if life < supervisor.ShortLife && !a.saved() {
+		a.console.Say(supervisor.TooShort, supervisor.ShortLife)
 		return false
 	}
 	return true

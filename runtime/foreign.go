@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -22,6 +23,9 @@ func foreign(env func(string) (string, bool)) (j job.Job, l mpi.Launch, ok bool)
 		return job.Job{}, l, false
 	}
 	j = job.Job{Rank: l.Rank, Size: l.Size, LocalRank: l.LocalRank, LocalSize: max(1, l.LocalSize)}
+	if text, given := env(job.AttemptVar); given {
+		j.Attempt, _ = strconv.Atoi(text) // it is gorun's
+	}
 	return j, l, true
 }
 

@@ -30,6 +30,8 @@ func TestJobsOfOtherLaunchers(t *testing.T) {
 			job.Job{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2}, true},
 		{"hydra", map[string]string{"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"},
 			job.Job{Rank: 0, Size: 2, LocalRank: 0, LocalSize: 2}, true},
+		{"started again", map[string]string{"PMI_RANK": "1", "PMI_SIZE": "2", "GORUN_ATTEMPT": "3"},
+			job.Job{Rank: 1, Size: 2, LocalSize: 1, Attempt: 3}, true},
 		{"unknown host", map[string]string{"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, job.Job{Rank: 1, Size: 2, LocalSize: 1}, true},
 		{"mpirun of one", map[string]string{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, job.Job{}, false},
 		{"not a rank", map[string]string{"OMPI_COMM_WORLD_RANK": "4", "OMPI_COMM_WORLD_SIZE": "4"}, job.Job{}, false},

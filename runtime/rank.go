@@ -29,18 +29,19 @@ type rank struct {
 	log  zerolog.Logger
 	step atomic.Int64 // -1 before the first SetStep
 
-	segment *control.Segment // nil if no launcher made one
-	seen    *control.Segment // of the MPI library's ranks, see guard; nil if there is none
-	launch  mpi.Launch       // zero if the launcher is gorun, or there is none
-	mpi     mpiWorld         // nil if launch is zero
-	toldEnd sync.Once        // see tellEnd
-	token   string           // of words to gorun (see job.Word); "": it does not ask for them
-	world   *comm.Comm       // nil before join
-	device  chooser          // of the tensors
-	traceTo string           // where the environment asks for a trace; "" if nowhere
-	profile string           // the folder where it asks for profiles; "" if nowhere
-	trace   *tracer          // nil if there is none
-	stop    *stop            // nil before watch
+	segment   *control.Segment // nil if no launcher made one
+	seen      *control.Segment // of the MPI library's ranks, see guard; nil if there is none
+	launch    mpi.Launch       // zero if the launcher is gorun, or there is none
+	mpi       mpiWorld         // nil if launch is zero
+	toldEnd   sync.Once        // see tellEnd
+	toldSaved sync.Once        // see saved
+	token     string           // of words to gorun (see job.Word); "": it does not ask for them
+	world     *comm.Comm       // nil before join
+	device    chooser          // of the tensors
+	traceTo   string           // where the environment asks for a trace; "" if nowhere
+	profile   string           // the folder where it asks for profiles; "" if nowhere
+	trace     *tracer          // nil if there is none
+	stop      *stop            // nil before watch
 
 	hold      hold           // on the depot of its host
 	snapshots *job.Snapshots // of an elastic job on several hosts; nil in others
@@ -266,6 +267,7 @@ func (r *rank) saved() {
 	if s := cmp.Or(r.segment, r.seen); s != nil {
 		s.SetSaved(r.job.Rank)
 	}
+	r.toldSaved.Do(func() { r.tell(job.Word{Kind: job.Stored}) })
 }
 
 // withSnapshots gives ctx the launcher's memory for snapshots, if there is any.

@@ -17,8 +17,9 @@
 //	GORUN_TRACE_FD    descriptor of the file in which this rank keeps its part of a trace
 //	GORUN_SNAPSHOT_FD descriptor of the memory for snapshots
 //
-// A process without any of them is a world of one. A process with only some of
-// them is an error: a half-copied environment must not become a second rank 0.
+// A process without any of them is a world of one, or a rank of another launcher, which
+// may have GORUN_ATTEMPT alone. A process with only some of the others is an error: a
+// half-copied environment must not become a second rank 0.
 package job
 
 import (
@@ -34,13 +35,17 @@ const (
 	localRankVar = "GORUN_LOCAL_RANK"
 	localSizeVar = "GORUN_LOCAL_SIZE"
 	jobVar       = "GORUN_JOB"
-	attemptVar   = "GORUN_ATTEMPT"
 	controlVar   = "GORUN_CONTROL_FD"
 	arenaVar     = "GORUN_ARENA_FD"
 	terminalVar  = "GORUN_TERMINAL"
 	traceVar     = "GORUN_TRACE_FD"
 	snapshotVar  = "GORUN_SNAPSHOT_FD"
+	attemptVar   = AttemptVar
 )
+
+// AttemptVar is the number of restarts. Of the contract's variables it alone is there where gorun has another launcher start the ranks
+// again.
+const AttemptVar = "GORUN_ATTEMPT"
 
 // TraceVar names the file for the trace of a job whose ranks gorun did not start
 // itself: the ranks gather the trace, and rank 0 writes it. It is no part of the contract.
@@ -184,10 +189,10 @@ func Decode(env func(name string) (string, bool)) (Job, error) {
 	return j, nil
 }
 
-// anySet reports whether some variable of the contract is set.
+// anySet reports whether some variable of the contract is set that ranks of other launchers do not have.
 func anySet(env func(string) (string, bool)) bool {
 	for _, name := range Names() {
-		if _, ok := env(name); ok {
+		if _, ok := env(name); ok && name != AttemptVar {
 			return true
 		}
 	}

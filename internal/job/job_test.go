@@ -31,7 +31,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestNoVariablesIsAWorldOfOne(t *testing.T) {
-	got, err := Decode(lookup([]string{"PATH=/bin", "GORUN_LOG=debug"}))
+	got, err := Decode(lookup([]string{"PATH=/bin", "GORUN_LOG=debug", AttemptVar + "=1"}))
 	if err != nil || got != Alone() {
 		t.Errorf("got %+v, %v, want %+v", got, err, Alone())
 	}

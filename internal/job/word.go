@@ -35,6 +35,7 @@ const (
 	Asked   WordKind = '!' // a signal has asked the rank to end
 	Begun   WordKind = '>' // rank 0 of an elastic job has begun its first step
 	Kept    WordKind = '=' // all ranks have a snapshot in memory; rank 0 says so
+	Stored  WordKind = '*' // the rank has saved, for the first time, what the job can be resumed from
 )
 
 // A Word is a line that a rank writes to its standard error for gorun. gorun removes it from the
@@ -72,7 +73,7 @@ func ParseWord(token, line string) (w Word, ok bool) {
 	}
 	w.Kind = WordKind(kind[0])
 	switch w.Kind {
-	case Placed, Started, Alive, Ended, Dragged, Gone, Asked, Begun, Kept:
+	case Placed, Started, Alive, Ended, Dragged, Gone, Asked, Begun, Kept, Stored:
 		return w, w.Rank >= 0 && w.Rank < MaxSize
 	}
 	return Word{}, false

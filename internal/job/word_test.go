@@ -13,6 +13,7 @@ func TestWordRoundTrip(t *testing.T) {
 		{Kind: Ended, Rank: 1, Status: 143, Host: "node1", Text: "boom: \"x\"\nand\x1emore ü"},
 		{Kind: Dragged, Rank: 7, Status: 1, Host: "n", Text: "rank 1 aborted: boom"},
 		{Kind: Gone, Rank: 2, Status: 137, Host: "n"},
+		{Kind: Stored, Rank: 1, Host: "n"},
 	} {
 		line := want.Line("t0k")
 		if got, ok := ParseWord("t0k", strings.TrimSuffix(line, "\n")); !ok || got != want || strings.Count(line, "\n") != 1 {

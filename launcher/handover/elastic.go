@@ -55,9 +55,9 @@ func elasticFits(o *options.Options, remote bool, l hosts.Launcher, env func(str
 	return nil
 }
 
-// attempts starts the job, and again as long as it makes progress between failures. It returns
+// elasticAttempts starts the job, and again as long as it makes progress between failures. It returns
 // gorun's exit status.
-func (h *Handover) attempts(paths []string) (status int, err error) {
+func (h *Handover) elasticAttempts(paths []string) (status int, err error) {
 	if name := h.list.open(); name != "" {
 		return 0, exit.With(2, fmt.Errorf("--elastic: %s says no slots, and nothing says which ranks are there; give them", name))
 	}
@@ -67,20 +67,17 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 	}
 	defer hub.Close()
 	h.elastic = &elastic{hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
-	suspended := time.Duration(0)
 	for began := time.Now(); ; h.number++ {
-		if h.number > 0 {
-			h.spent, h.failed, h.unreached, h.unplaced, h.lingered = time.Since(began)-suspended, 0, 0, 0, 0
-		}
+		h.again(began)
 		contract, err := hub.Contract(h.number)
 		if err != nil {
 			return 0, err
 		}
 		status, o, err := h.attempt(paths, []string{depot.Var + "=" + contract.Encode()})
-		if err != nil || status == 0 || !mayGoOn(o) {
+		if err != nil || status == 0 || !mayGoOn(o) || h.opts.Restarts > 0 && !h.restartsLeft(h.console.Say) {
 			return status, err
 		}
-		suspended += o.Suspended
+		h.suspended += o.Suspended
 		ended := make(chan []string, 1)
 		go func(next int) { ended <- hub.End(next) }(h.number + 1)
 		select {
@@ -96,15 +93,6 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 			return status, nil
 		}
 	}
-}
-
-// mayGoOn reports whether an attempt ended in a way after which there may be another.
-func mayGoOn(o *supervisor.Outcome) bool {
-	switch o.Reason {
-	case supervisor.Finished, supervisor.Failed, supervisor.Hung, supervisor.Lost:
-		return o.Signal == 0
-	}
-	return false
 }
 
 // goesOn decides, after an attempt that failed, whether another follows on the hosts of which

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +50,8 @@ type Handover struct {
 	elastic *elastic      // nil: the job is not
 	number  int           // of restarts before
 	spent   time.Duration // by earlier attempts
+
+	suspended time.Duration // for which gorun was stopped in them
 }
 
 // New says whether another launcher is to start the job, and which. It is
@@ -77,8 +80,9 @@ func chosen(o *options.Options, c *stdio.Console, signals <-chan os.Signal, m ma
 			return nil, err
 		}
 	}
-	if o.Restarts > 0 {
-		return nil, fmt.Errorf("--max-restarts: only for ranks that gorun starts itself, on this host and without --via")
+	if o.Restarts > 0 && o.Output != "" {
+		return nil, fmt.Errorf("--max-restarts where another launcher starts the ranks: with --output they cannot tell gorun " +
+			"what there is to resume from; leave one of the two out")
 	}
 	found, err := f.choose(o.Hosts.Via, list.system)
 	if err != nil {
@@ -151,8 +155,11 @@ func (h *Handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		if h.words != nil {
 			vars = append(slices.Clone(vars), job.WordVar+"="+h.words.token)
 		}
-		if h.elastic != nil {
+		switch {
+		case h.elastic != nil:
 			vars = append(slices.Clone(vars), depot.Var) // its value is no argument, which all users could see
+		case h.number > 0:
+			vars = append(slices.Clone(vars), job.AttemptVar+"="+strconv.Itoa(h.number))
 		}
 		j.Apps = append(j.Apps, hosts.App{Ranks: a.Ranks, Argv: argv, Dir: dir, Vars: vars})
 	}
@@ -226,10 +233,17 @@ func (h *Handover) DryRun(paths []string, w io.Writer) error {
 // Run starts the job and returns gorun's exit status when it is over.
 func (h *Handover) Run(paths []string) (status int, err error) {
 	if h.opts.Elastic != "" {
-		return h.attempts(paths)
+		return h.elasticAttempts(paths)
 	}
-	status, _, err = h.attempt(paths, nil)
-	return status, err
+	for began := time.Now(); ; h.number++ {
+		h.again(began)
+		start := time.Now()
+		status, o, err := h.attempt(paths, nil)
+		if err != nil || status == 0 || h.opts.Restarts == 0 || !mayGoOn(o) || !h.repeats(start, h.console.Say) {
+			return status, err
+		}
+		h.suspended += o.Suspended
+	}
 }
 
 // attempt is one start of the job, with more variables in the launcher's environment.

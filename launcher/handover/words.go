@@ -42,19 +42,21 @@ type words struct {
 	token string
 	whole bool // the launcher puts something before each line, which goes with the word
 
-	mu    sync.Mutex
-	ranks map[int]*spoken
-	there map[int]bool   // the ranks that have been placed on their hosts
-	quiet map[string]int // looks since the last word from a host
-	asked job.Word       // by which a rank first told that a signal came to it
-	asks  int            // how many have
-	heed  int            // looks for which it has to stand before it counts
-	order int
-	blame blame
-	begun bool   // rank 0 has begun its first step
-	kept  int    // the step of the last snapshot; -1: there is none
-	ssh   string // what ssh has said of a host that it does not reach
-	held  []byte // of the stream: what may become a word
+	mu     sync.Mutex
+	ranks  map[int]*spoken
+	there  map[int]bool   // the ranks that have been placed on their hosts
+	quiet  map[string]int // looks since the last word from a host
+	asked  job.Word       // by which a rank first told that a signal came to it
+	asks   int            // how many have
+	heed   int            // looks for which it has to stand before it counts
+	order  int
+	failed time.Time // when a rank was first heard to have failed; zero: none was
+	blame  blame
+	begun  bool   // rank 0 has begun its first step
+	kept   int    // the step of the last snapshot; -1: there is none
+	saved  bool   // a rank has saved what the job can be resumed from
+	ssh    string // what ssh has said of a host that it does not reach
+	held   []byte // of the stream: what may become a word
 }
 
 // spoken is what one rank has said.
@@ -167,6 +169,8 @@ func (w *words) take(it job.Word) {
 		w.begun = true
 	case job.Kept:
 		w.kept = max(w.kept, it.Status)
+	case job.Stored:
+		w.saved = true
 	}
 	if it.Kind == job.Asked {
 		if w.asks == 0 {
@@ -176,6 +180,9 @@ func (w *words) take(it job.Word) {
 	}
 	if (it.Kind == job.Ended || it.Kind == job.Dragged) && !s.ended {
 		w.order++
+		if it.Status != 0 && w.failed.IsZero() {
+			w.failed = time.Now()
+		}
 		s.ended, s.last, s.arrived = true, it, w.order
 	}
 }

@@ -44,12 +44,12 @@ here. If all hosts are this one, gorun starts the ranks itself.
 
 Without -np there is one rank for each slot. --timeout, --grace, --wdir, -x and
 Ctrl-C do what they do on one host. --tag-output and --output look as the
-launcher has them. --bind-to is none; core binds each rank to one core. There
-are no --max-restarts. Rank 0 finds what hangs; exit status 1. A host that
-is not heard of for 9 s ends the job, unless --hang-timeout is 0; --elastic goes
-on without it. Ranks there end within 15 s (GORUN_HOST_TIMEOUT). Ranks without
-runtime.Main do not, and Open MPI kills those 1 s after Ctrl-C, whatever --grace
-is. The exit status is that of the rank that failed, if it could tell, and else
-the launcher's: MPICH's gives a bare signal number, and lets ranks without MPI
-go on when one fails.
+launcher has them. --bind-to is none; core binds each rank to one core. Rank 0
+finds hangs, and the exit status is then 1. A host that is not heard of for 9 s
+ends the job, unless --hang-timeout is 0; --elastic goes on without it. Ranks
+there end within 15 s (GORUN_HOST_TIMEOUT). Ranks without runtime.Main do not,
+and Open MPI kills those 1 s after Ctrl-C, whatever --grace is. The exit status
+is that of the rank that failed, if it could tell, and else the launcher's:
+MPICH's gives a bare signal number, and lets ranks without MPI go on when one
+fails.
 `

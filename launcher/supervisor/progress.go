@@ -1,6 +1,15 @@
 package supervisor
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
+
+// ShortLife is how soon after its start an attempt must not fail, unless it has saved something: it would fail in the same way again.
+const ShortLife = 10 * time.Second
+
+// TooShort is what is said of such an attempt, with ShortLife.
+const TooShort = "not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)"
 
 // maxBarren is how many attempts in a row may fail without a snapshot of a later step.
 const maxBarren = 3
