@@ -118,9 +118,13 @@ func (in *Init) Fill(v float64, shape []int, axis string, p layout.Placement) *d
 	return dtensor.Full(in.mesh, in.dtype(), v, shape, in.place(axis, p)...)
 }
 
+// dtype is the type of a parameter that is made now.
 func (in *Init) dtype() tensor.DType {
-	if in.DType == 0 {
+	switch {
+	case in.DType == 0:
 		return tensor.Float32
+	case !in.DType.Float():
+		fault.Throw(fmt.Errorf("nn: the DType of the Init is %v, which has no gradient; give Float32, Float64 or BFloat16", in.DType))
 	}
 	return in.DType
 }

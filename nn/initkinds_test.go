@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // The distributions have the standard deviations and bounds of torch.nn.init, and the same
@@ -84,4 +86,19 @@ func TestInitDistributions(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestInitRefusesTypesWithoutGradients(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, dt := range []tensor.DType{tensor.Int32, tensor.Bool} {
+			in := nn.NewInit(m, 1)
+			in.DType = dt
+			err := dtensor.Try(ctx, m, func() { nn.NewLinear(in, 3, 4, true, nn.Style{}) })
+			want := fmt.Sprintf("nn: the DType of the Init is %v, which has no gradient", dt)
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				return fmt.Errorf("got %v, want %q", err, want)
+			}
+		}
+		return nil
+	})
 }
