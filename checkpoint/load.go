@@ -49,7 +49,8 @@ type LoadOptions struct {
 // How many ranks wrote it and how its tensors lay does not matter: the ranks of a
 // host read what their shards need, each byte once, hand each other what several
 // of them need, and convert it if the element type differs. Tensors are written
-// in place.
+// in place. Floating-point numbers are rounded to a narrower type; integers and Bool
+// take only what they can hold: 1.5 is an error.
 //
 // Load is collective over world and its error, which names the file and the
 // tensor, is the same on every rank: names that are missing or unexpected, a

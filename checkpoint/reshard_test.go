@@ -3,10 +3,13 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -57,6 +60,48 @@ func TestOtherElementType(t *testing.T) {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) { resume(t, fs, "root", list[(i+j)%len(list)], 5, to) })
 		}
 	}
+}
+
+// A number that the type of the State's tensor cannot hold is an error on every rank, which names the tensor.
+func TestOtherElementTypeLosesNothing(t *testing.T) {
+	fs := newMemFS()
+	onSetting(t, setting{ranks: 2, mesh: []int{2}}, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		for i, c := range []struct {
+			from, to tensor.DType
+			v        float64
+			want     string // "": it loads
+		}{
+			{tensor.Float32, tensor.Int64, 1.5, `tensor "w": it has 1.5 there, of float32, and would have 1 here, of int64`},
+			{tensor.Float32, tensor.Int8, 300, "it has 300 there"},
+			{tensor.BFloat16, tensor.Bool, 2, "of bool"},
+			{tensor.Float64, tensor.Int32, math.NaN(), "it has NaN there"},
+			{tensor.Int64, tensor.Int32, 1 << 40, "it has 1.099511627776e+12 there, of int64"},
+			{tensor.Uint8, tensor.Int8, 200, "it has 200 there, of uint8, and would have -56 here"},
+			{tensor.Float32, tensor.Int64, -7, ""},
+			{tensor.Int64, tensor.Bool, 1, ""},
+			{tensor.Float32, tensor.BFloat16, 1.1, ""},
+		} {
+			root := fmt.Sprint("root", i)
+			store, err := Open(ctx, world, root, Options{fs: fs})
+			if err != nil {
+				return err
+			}
+			var saved, loaded State
+			saved.AddTensor("w", dtensor.Full(m, c.from, c.v, []int{5, 3}, layout.Shard(0)))
+			loaded.AddTensor("w", dtensor.Zeros(m, c.to, []int{5, 3}, layout.Shard(1)))
+			if err := store.Save(ctx, 0, &saved); err != nil {
+				return err
+			}
+			if err := store.Wait(); err != nil {
+				return err
+			}
+			_, err = load(ctx, world, fs, root+"/step-000000", &loaded, LoadOptions{})
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				return fmt.Errorf("%v as %v: %v, want %q", c.from, c.to, err, c.want)
+			}
+		}
+		return nil
+	})
 }
 
 // Each byte is written once, and replicas are divided evenly.

@@ -1,10 +1,14 @@
 package checkpoint
 
 import (
+	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 func (t *namedTensor) dtype() tensor.DType {
@@ -102,7 +106,7 @@ func hostBytes(x *tensor.Tensor) (b []byte, ok bool) {
 // castElems is how many elements are converted at a time.
 const castElems = 1 << 20
 
-// fillFrom copies bytes, elements of type dt, into x.
+// fillFrom copies bytes, elements of type dt, into x. It throws an error if x is of integers or Bool and an element is none of them.
 func fillFrom(x *tensor.Tensor, b []byte, dt tensor.DType) {
 	if dt == x.DType() {
 		x.Device().FromHost(x.Ptr(), unsafe.Pointer(&b[0]), len(b))
@@ -113,6 +117,24 @@ func fillFrom(x *tensor.Tensor, b []byte, dt tensor.DType) {
 		n := min(castElems, x.Numel()-at)
 		saved := tensor.New(x.Device(), dt, n)
 		x.Device().FromHost(saved.Ptr(), unsafe.Pointer(&b[at*dt.Size()]), n*dt.Size())
-		tensor.CopyBox(flat, []int{at}, tensor.Cast(saved, x.DType()), []int{0}, []int{n})
+		cast := tensor.Cast(saved, x.DType())
+		if !x.DType().Float() {
+			checkWhole(saved, cast)
+		}
+		tensor.CopyBox(flat, []int{at}, cast, []int{0}, []int{n})
+	}
+}
+
+// checkWhole throws an error if an element has lost something in cast, its conversion to integers or Bool.
+func checkWhole(saved, cast *tensor.Tensor) {
+	as := saved.DType()
+	if !as.Float() {
+		as = tensor.Int64
+	}
+	before, after := tensor.Cast(saved, as), tensor.Cast(cast, as)
+	if i := slices.Index(tensor.ToSlice[bool](tensor.Compare(kernel.OpNe, before, after)), true); i >= 0 {
+		one := tensor.ToSlice[float64](tensor.Cast(tensor.Narrow(saved, 0, i, 1), tensor.Float64))[0]
+		fault.Throw(fmt.Errorf("it has %v there, of %v, and would have %v here, of %v; load it into a tensor of %[2]v, and Cast that",
+			one, saved.DType(), tensor.ToSlice[float64](tensor.Cast(tensor.Narrow(cast, 0, i, 1), tensor.Float64))[0], cast.DType()))
 	}
 }
