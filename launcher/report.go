@@ -109,7 +109,7 @@ func (a *attempt) headline(f failure, o *supervisor.Outcome) {
 		who = fmt.Sprintf("rank %d (%s) on %s", f.rank, a.plan.apps[a.plan.ranks[f.rank].app].Argv[0], a.plan.host)
 	}
 	crash := ""
-	if e.Ended && e.Status.Exited() && e.Status.ExitStatus() == crashStatus {
+	if e.Ended && e.Status.Exited() && e.Status.ExitStatus() == exit.Crashed {
 		crash = a.stderr[f.rank].Crash()
 	}
 	switch {
@@ -159,9 +159,6 @@ func memoryOf(root string, before int) string {
 
 // panicText is what runtime.Main says of a panic: its own output says the rest.
 const panicText = "panic"
-
-// crashStatus is the exit status of a Go program that panics, in whatever goroutine.
-const crashStatus = 2
 
 // unfinished returns the ranks that ended with exit code 0 in the middle of the job: their runtime.Main has not returned, and
 // they have made calls. A rank that ends before its first call, as one that prints its flags does, has finished, and one rank

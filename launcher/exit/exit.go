@@ -19,6 +19,9 @@ const (
 	Closed        = 128 + int(syscall.SIGPIPE) // nobody reads gorun's output any more; as if SIGPIPE had ended gorun
 )
 
+// Crashed is the exit status of a Go program that panics, in whatever goroutine.
+const Crashed = 2
+
 // An Error ends gorun with an exit status of its own.
 type Error struct {
 	Status int

@@ -100,7 +100,9 @@ func (h *Handover) failure() (text string, status int, ok bool) {
 	switch {
 	case told && (it.Kind == job.Ended || silent == ""):
 		text = fmt.Sprintf("rank %d on %s failed: ", it.Rank, it.Host)
-		if it.Text != "" {
+		if crash := h.words.crashed(it); crash != "" {
+			text += crash + " "
+		} else if it.Text != "" {
 			text += phrase.OneLine(it.Text) + " "
 		}
 		return text + fmt.Sprintf("(exit code %d)", it.Status), it.Status, true

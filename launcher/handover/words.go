@@ -4,6 +4,7 @@ package handover
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"os"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
+	"github.com/gorun-spmd/gorun/launcher/stdio"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 	"github.com/gorun-spmd/gorun/launcher/watchdog"
 )
@@ -57,6 +60,8 @@ type words struct {
 	saved  bool   // a rank has saved what the job can be resumed from
 	ssh    string // what ssh has said of a host that it does not reach
 	held   []byte // of the stream: what may become a word
+	line   []byte // of the stream: the beginning of the line that has not ended
+	crash  string // the first line in which Go's runtime has said why it ends a rank
 }
 
 // spoken is what one rank has said.
@@ -128,6 +133,11 @@ func (w *words) hear(piece []byte, whole bool) {
 	if text, ok := sshFails(string(piece)); ok && whole && w.ssh == "" {
 		w.ssh = text
 	}
+	w.line = append(w.line, piece[:min(len(piece), maxHeld-len(w.line))]...)
+	if whole {
+		w.crash = cmp.Or(w.crash, stdio.CrashLine(strings.TrimRight(string(w.line), "\r\n")))
+		w.line = w.line[:0]
+	}
 	rank, status, ok := w.blame.read(piece, whole)
 	s := w.ranks[rank]
 	w.mu.Unlock()
@@ -187,6 +197,19 @@ func (w *words) take(it job.Word) {
 	}
 }
 
+// silently is said of a rank that has ended with an exit status and no word.
+const silently = "it ended without saying why"
+
+// crashed returns the line in which Go's runtime has said why a rank ended, of which it is the last word; "" if it has not.
+func (w *words) crashed(it job.Word) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if it.Status != exit.Crashed || it.Text != silently {
+		return ""
+	}
+	return phrase.Clean(w.crash)
+}
+
 // lastWord is the last word for a rank whose process has ended without one. greeted says
 // that it is a rank of package runtime, which speaks at its end unless it is killed.
 func lastWord(it job.Word, greeted bool) job.Word {
@@ -197,7 +220,7 @@ func lastWord(it job.Word, greeted bool) job.Word {
 			it.Text += "; " + supervisor.PerhapsMemory + " there"
 		}
 	case it.Status > 0:
-		it.Text = "it ended without saying why"
+		it.Text = silently
 	case greeted:
 		it.Status, it.Text = 1, "it ended with exit code 0 before its function had returned, as os.Exit does"
 	}

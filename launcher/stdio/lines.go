@@ -169,13 +169,21 @@ func (t *tail) lines() []string {
 	return lines[max(0, len(lines)-tailLines):]
 }
 
-// crashed returns the line with which a crash begins, without what Go's runtime adds of a panic that was recovered on its way.
+// crashed returns the line with which a crash begins, "" if there is none.
 func (t *tail) crashed() string {
 	lines := t.lines()
 	if !t.crash || len(lines) == 0 {
 		return ""
 	}
-	line := lines[0]
+	return CrashLine(lines[0])
+}
+
+// CrashLine returns a line in which Go's runtime says why it ends the program, without what it adds of a panic that was
+// recovered on its way; "" if the line is none.
+func CrashLine(line string) string {
+	if crashStart([]byte(line)) != 0 {
+		return ""
+	}
 	if i := strings.LastIndex(line, " [recovered"); i > 0 && strings.HasSuffix(line, "]") {
 		line = line[:i]
 	}
