@@ -74,6 +74,9 @@ type BagOptions struct {
 //
 // With same bits the rows of all ids are gathered, and each rank makes all bags.
 //
+// dtensor.Gradients refuses Bag by its name. Of ids [B, L] the Sum, Mean or Amax over dimension 1 of their Lookup has the same
+// values, and second derivatives.
+//
 // Bag throws as Lookup does, and an *Error for offsets that do not start at 0,
 // descend, pass the end or with IncludeLastOffset stop before it, and for weights with
 // another Mode than Sum.

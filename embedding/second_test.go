@@ -3,6 +3,7 @@ package embedding_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -79,4 +80,40 @@ func TestSecondDerivatives(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestBagIsNotDifferentiatedTwice has the refusal of Bag, and the second derivatives of what its documentation gives instead.
+func TestBagIsNotDifferentiatedTwice(t *testing.T) {
+	const rows, dim = 5, 3
+	list := []int64{4, 0, 2, 2, 1, 0}
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		numbers := meshtest.Numbers(rows*dim, 1, 1)
+		table := meshtest.Place(m, numbers, []int{rows, dim}, layout.Shard(0))
+		ids := dtensor.Distribute(m, tensor.FromSlice(m.Device(), list, 3, 2), layout.Replicate())
+		slope := func(bags func() *dtensor.Tensor) (*dtensor.Tensor, []dtensor.Grad, error) {
+			return dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				cubes := func() *dtensor.Tensor { return bags().Reduced().PowScalar(3).Sum(nil, false) }
+				return dtensor.Gradients(cubes, table)[0].Sum(nil, false)
+			}, table)
+		}
+		_, _, err := slope(func() *dtensor.Tensor { return embedding.Bag(table, ids, nil, nil, embedding.BagOptions{}) })
+		if err == nil || !strings.Contains(err.Error(), "Bag cannot be differentiated twice") {
+			return fmt.Errorf("Gradients of Bag: %v", err)
+		}
+		_, grads, err := slope(func() *dtensor.Tensor {
+			return embedding.Lookup(table, ids, embedding.Options{}).Sum([]int{1}, false)
+		})
+		if err != nil {
+			return err
+		}
+		want := make([]float64, rows*dim) // of Σ 3·bag², once for each id: 6·bag·2, for each id of the bag
+		for i := 0; i < len(list); i += 2 {
+			for _, id := range list[i : i+2] {
+				for d := range dim {
+					want[int(id)*dim+d] += 12 * (numbers[int(list[i])*dim+d] + numbers[int(list[i+1])*dim+d])
+				}
+			}
+		}
+		return meshtest.Near("of a sum of rows", grads[0].Dense().Full(), want, 1e-9, 1e-12)
+	})
 }
