@@ -143,6 +143,7 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 	}
 	m := sameMesh("Cat", ts...)
 	defer m.Span("Cat").End()
+	given := ts
 	ts = withoutNothing(ts)
 	dim = ts[0].dim("Cat", dim)
 	declare := func() (*layout.Rule, error) {
@@ -171,8 +172,13 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		locals[i] = in[i].local
 	}
 	out := m.part(r.out[0], ts[0].DType(), func() *tensor.Tensor { return tensor.Cat(dim, locals...) })
-	if Tracked(ts...) {
+	if Tracked(given...) {
 		out.recordTwice("Cat", func(gy *Tensor) {
+			for _, t := range given {
+				if t.takes() && !slices.Contains(ts, t) { // of shape [0]
+					t.accumulate(filled(t.spec.gradient(), t.DType(), 0))
+				}
+			}
 			start := 0
 			for _, t := range in {
 				n := t.spec.shape[dim]

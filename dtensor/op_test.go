@@ -170,6 +170,7 @@ var opCases = []opCase{
 	{name: "Narrow", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { return x.Narrow(0, 1, 2).Narrow(1, 0, 3) })},
 	{name: "Split", shapes: [][][]int{{{4, 9}}, {{5, 3}}}, f: one(func(x T) T { p := x.Chunk(1, 3); return p[0].Add(p[2]).Mul(p[1]) })},
 	{name: "Pad", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Pad(0, 1, 2, 0.5).Pad(-1, 3, 0, 0) })},
+	{name: "Pad of nothing", shapes: [][][]int{{{0}}}, f: one(func(x T) T { return x.Pad(0, 1, 2, 0.5) })},
 	{name: "Cat", shapes: [][][]int{{{4, 8}, {4, 3}}, {{5, 3}, {5, 0}}}, f: two(func(x, y T) T { return dtensor.Cat(1, x, y) })},
 	{name: "Stack", shapes: [][][]int{{{4, 8}, {4, 8}}, {{3}, {3}}}, f: two(func(x, y T) T { return dtensor.Stack(-1, x, y) })},
 	{name: "IndexSelect", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 3},
