@@ -57,8 +57,8 @@ func (a *Tensor) LogAddExp(b *Tensor) *Tensor {
 	return a.inWide("LogAddExp", func(a *Tensor) *Tensor {
 		b := b.widen()
 		equal := a.compare("LogAddExp", kernel.OpEq, b)
-		apart := a.Sub(b).MaskedFill(equal, 0) // of infinities it would be NaN
-		return a.Maximum(b).Add(apart.Abs().Neg().Exp().Log1p())
+		apart := a.Sub(b).MaskedFill(equal, 0)            // of infinities it would be NaN
+		return a.Maximum(b).Sub(apart.Abs().LogSigmoid()) // less -ln(1 + e to the -|a-b|)
 	})
 }
 
