@@ -30,7 +30,7 @@ func newElastic(o *options.Options) (*elastic, error) {
 	if o.Elastic == "" {
 		return nil, nil
 	}
-	f, err := snapshot.Create()
+	f, err := snapshot.Create(snapshot.Name)
 	if err != nil {
 		return nil, exit.Remedied(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMemoryThatIsLeft(t *testing.T) {
-	f, err := snapshot.Create()
+	f, err := snapshot.Create(snapshot.DepotName)
 	if err != nil {
 		t.Fatal(err)
 	}

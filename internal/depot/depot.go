@@ -54,7 +54,7 @@ func open(id string, secret keepalive.Secret, tether func(net.Conn)) (*depot, er
 		local.Close()
 		return nil, fmt.Errorf("depot: %w", err)
 	}
-	file, err := snapshot.Create()
+	file, err := snapshot.Create(snapshot.DepotName)
 	if err != nil {
 		local.Close()
 		remote.Close()

@@ -137,7 +137,7 @@ func TestCopyToAnotherHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := snapshot.Create()
+	own, err := snapshot.Create(snapshot.DepotName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func BenchmarkCopy(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	own, err := snapshot.Create()
+	own, err := snapshot.Create(snapshot.DepotName)
 	if err != nil {
 		b.Fatal(err)
 	}

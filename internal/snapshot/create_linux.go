@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes the memory: a file without a name, closed on exec. It is given back when the
-// last process that has it is gone.
-func Create() (*os.File, error) {
-	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC)
+// Create makes the memory: a file without a name in a file system, closed on exec. In /proc it is called name. It is given back when
+// the last process that has it is gone.
+func Create(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: memfd_create: %w; a filter of system calls, as containers have, forbids it: allow it there", err)
 	}
-	f := os.NewFile(uintptr(fd), Name)
+	f := os.NewFile(uintptr(fd), name)
 	if err := unix.Ftruncate(fd, memoryEnds); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("snapshot: ftruncate: %w", err)

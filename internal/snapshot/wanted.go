@@ -5,8 +5,11 @@ import (
 	"fmt"
 )
 
-// Name is what the memory's file is called in /proc.
-const Name = "gorun-snapshots"
+// What the memory's file is called in /proc: that of a job of one host, and of one of several hosts.
+const (
+	Name      = "gorun-snapshots"
+	DepotName = "gorun-depot-snapshots"
+)
 
 // wantedAt is in the last page of the memory: how many ranks the job is to have, 0 if nobody
 // has asked.

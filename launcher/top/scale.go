@@ -63,11 +63,15 @@ func Scale(args []string, stdout, stderr io.Writer) int {
 
 // ElasticJobs returns those of Jobs whose jobs are elastic.
 func ElasticJobs() []int {
-	return slices.DeleteFunc(Jobs(), func(pid int) bool { return snapshotFile(pid) == "" })
+	return slices.DeleteFunc(Jobs(), func(pid int) bool { return snapshotFile(pid, snapshot.Name) == "" })
 }
 
 // scale asks the job for so many ranks, and waits until they are started.
 func (j *runningJob) scale(ranks int) error {
+	if snapshotFile(j.launcher, snapshot.DepotName) != "" {
+		return fmt.Errorf("job %d (%s) runs on several hosts, where ranks are not added or taken away; stop it, and start it with another -np "+
+			"from its checkpoint", j.launcher, j.command)
+	}
 	if err := j.attach(); err != nil {
 		return err
 	}
@@ -97,18 +101,18 @@ func (j *runningJob) scale(ranks int) error {
 
 // snapshots opens the memory of the job's snapshots.
 func (j *runningJob) snapshots() (*os.File, error) {
-	name := snapshotFile(j.launcher)
+	name := snapshotFile(j.launcher, snapshot.Name)
 	if name == "" {
 		return nil, fmt.Errorf("job %d (%s) is not elastic; start it with gorun --elastic restart or shrink", j.launcher, j.command)
 	}
 	return os.OpenFile(name, os.O_RDWR, 0)
 }
 
-// snapshotFile returns the name, in /proc, of the memory for snapshots that a launcher has, "" if its job is not elastic.
-func snapshotFile(launcher int) string {
+// snapshotFile returns where /proc has the memory for snapshots of that name that a launcher, or its rank, has open; "" if it has none.
+func snapshotFile(launcher int, name string) string {
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", launcher))
 	for _, link := range links {
-		if to, err := os.Readlink(link); err == nil && to == "/memfd:"+snapshot.Name+" (deleted)" {
+		if to, err := os.Readlink(link); err == nil && to == "/memfd:"+name+" (deleted)" {
 			return link
 		}
 	}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/snapshot"
 )
 
 func TestTopTable(t *testing.T) {
@@ -71,5 +74,25 @@ func TestChoose(t *testing.T) {
 		} else if err != nil || j.launcher != c.want {
 			t.Errorf("%q of %v: %v, %v", c.name, c.running, j, err)
 		}
+	}
+}
+
+// A rank of an elastic job on several hosts has a control segment, and memory for snapshots, as gorun has of a job that can be scaled.
+func TestScaleOfAJobOnSeveralHosts(t *testing.T) {
+	segment, err := control.CreateAlone(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer segment.Close()
+	memory, err := snapshot.Create(snapshot.DepotName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	if slices.Contains(ElasticJobs(), os.Getpid()) || !slices.Contains(Jobs(), os.Getpid()) {
+		t.Errorf("elastic jobs %v, all jobs %v: this process, %d, is to be among the latter alone", ElasticJobs(), Jobs(), os.Getpid())
+	}
+	if err := newJob(os.Getpid()).scale(3); err == nil || !strings.Contains(err.Error(), "runs on several hosts") {
+		t.Errorf("got %v", err)
 	}
 }
