@@ -209,7 +209,7 @@ func TestForecastOfItself(t *testing.T) {
 		}
 	}
 	const own, load = 2 * time.Millisecond, 5 * time.Millisecond
-	q := forecast.Request{Size: 4096, Run: []int{0}, Steps: 3, Itself: true}
+	q := forecast.Request{Size: 4096, Run: []int{0}, Steps: 8, Itself: true}
 	r, said, status := forecastOf(t, q, func(ctx context.Context, world *comm.Comm) error {
 		dev := world.Internals().Attr(tensor.OpenerKey{}, func() any { return nil }).(func() tensor.Device)()
 		ids, floats := tensor.Zeros(dev, tensor.Int64, 1<<22), tensor.Zeros(dev, tensor.Float32, 1<<22)
