@@ -8,22 +8,29 @@ func (m Mode) gradient(op string, f func(m Mode, dst, kept, dy []float32), dst, 
 	m.Done()
 }
 
-// eachPair does dst[i] = plain(x[i], dy[i]), by kernel where there is assembly.
-func (m Mode) eachPair(k kernel, vec func(level uint8, dst, x, dy *float32, n int), plain func(x, dy float32) float32,
-	dst, x, dy []float32) {
-	eachPair(m, k, vec, plain, dst, x, dy)
+// eachPair does dst[i] = plain(x[i], dy[i]) in mode m, by kernel k where there is assembly.
+func eachPair[T float32 | float64](m Mode, k kernel, vec func(level uint8, dst, x, dy *T, n int), plain func(x, dy T) T, dst, x, dy []T) {
+	if !m.has(k) {
+		for i, v := range x {
+			dst[i] = plain(v, dy[i])
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		vec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
+	}
 }
 
 // eachSlope does dst[i] = dy[i]·slope(x[i]), by kernel where there is assembly.
 func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n int), slope func(float32) float32, dst, x, dy []float32) {
-	m.eachPair(k, vec, func(x, dy float32) float32 { return dy * slope(x) }, dst, x, dy)
+	eachPair(m, k, vec, func(x, dy float32) float32 { return dy * slope(x) }, dst, x, dy)
 }
 
 // Relu does dst[i] = x[i], or 0 if x[i] < 0; NaN and -0 stay.
 func Relu(dst, x []float32) { Writing(dst, x).unary("Relu", Mode.relu, dst, x) }
 
 func (m Mode) relu(dst, x []float32) {
-	m.each(reluKernel, reluVec, func(x float32) float32 {
+	each(m, reluKernel, reluVec, func(x float32) float32 {
 		if x < 0 {
 			return 0
 		}
@@ -38,7 +45,7 @@ func ReluGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) reluGrad(dst, x, dy []float32) {
-	m.eachPair(reluGradKernel, reluGradVec, func(x, dy float32) float32 {
+	eachPair(m, reluGradKernel, reluGradVec, func(x, dy float32) float32 {
 		if x <= 0 {
 			return 0
 		}
@@ -52,7 +59,7 @@ func (m Mode) reluGrad(dst, x, dy []float32) {
 // for the first, and for the second NaN in float32 and +Inf in float64.
 func Gelu(dst, x []float32) { computed(dst, x).unary("Gelu", Mode.gelu, dst, x) }
 
-func (m Mode) gelu(dst, x []float32) { m.each(geluKernel, geluVec, gelu, dst, x) }
+func (m Mode) gelu(dst, x []float32) { each(m, geluKernel, geluVec, gelu, dst, x) }
 
 // GeluGrad does dst[i] = dy·(Φ(x) + x·φ(x)) for x = x[i], dy = dy[i], φ the
 // normal density. For x = -Inf and +Inf that is dy·0 and dy·1, the limits (in PyTorch
@@ -69,7 +76,7 @@ func (m Mode) geluGrad(dst, x, dy []float32) {
 // Gelu that GPT-2 and others were trained with. At the infinities it is as Gelu.
 func GeluTanh(dst, x []float32) { computed(dst, x).unary("GeluTanh", Mode.geluTanh, dst, x) }
 
-func (m Mode) geluTanh(dst, x []float32) { m.each(geluTanhKernel, geluTanhVec, geluTanh, dst, x) }
+func (m Mode) geluTanh(dst, x []float32) { each(m, geluTanhKernel, geluTanhVec, geluTanh, dst, x) }
 
 // GeluTanhGrad does dst[i] = dy[i] times the derivative of GeluTanh at x[i], 0 and 1 at
 // the infinities.
@@ -85,7 +92,7 @@ func (m Mode) geluTanhGrad(dst, x, dy []float32) {
 // is NaN, as in PyTorch.
 func Silu(dst, x []float32) { computed(dst, x).unary("Silu", Mode.silu, dst, x) }
 
-func (m Mode) silu(dst, x []float32) { m.each(siluKernel, siluVec, silu, dst, x) }
+func (m Mode) silu(dst, x []float32) { each(m, siluKernel, siluVec, silu, dst, x) }
 
 // SiluGrad does dst[i] = dy·σ(x)·(1 + x·(1-σ(x))) for x = x[i], dy = dy[i]. For ±Inf
 // it is NaN, as in PyTorch.
@@ -124,22 +131,23 @@ func ClampGrad(dst, x, dy []float32, lo, hi float32) {
 }
 
 func (m Mode) clampGrad(dst, x, dy []float32, lo, hi float32) {
-	if !m.has(clampGradKernel) {
-		clampGradGo(dst, x, dy, lo, hi)
+	clampGradBy(m, clampGradKernel, clampGradVec, dst, x, dy, lo, hi)
+}
+
+// clampGradBy is ClampGrad in mode m, by kernel k where there is assembly.
+func clampGradBy[T float32 | float64](m Mode, k kernel, vec func(level uint8, dst, x, dy *T, n int, lo, hi T), dst, x, dy []T, lo, hi T) {
+	if !m.has(k) {
+		for i, v := range x {
+			if g := dy[i]; v >= lo && v <= hi {
+				dst[i] = g
+			} else {
+				dst[i] = 0
+			}
+		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		clampGradVec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i), lo, hi)
-	}
-}
-
-func clampGradGo[T float32 | float64](dst, x, dy []T, lo, hi T) {
-	for i, v := range x {
-		if g := dy[i]; v >= lo && v <= hi {
-			dst[i] = g
-		} else {
-			dst[i] = 0
-		}
+		vec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i), lo, hi)
 	}
 }
 
@@ -149,7 +157,7 @@ func AbsGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) absGrad(dst, x, dy []float32) {
-	m.eachPair(absGradKernel, absGradVec, func(x, dy float32) float32 { return dy * sign(x) }, dst, x, dy)
+	eachPair(m, absGradKernel, absGradVec, func(x, dy float32) float32 { return dy * sign(x) }, dst, x, dy)
 }
 
 // SqrtGrad does dst[i] = dy[i]/(2·y[i]), where y is the result of Sqrt.
@@ -158,7 +166,7 @@ func SqrtGrad(dst, y, dy []float32) {
 }
 
 func (m Mode) sqrtGrad(dst, y, dy []float32) {
-	m.eachPair(sqrtGradKernel, sqrtGradVec, func(y, dy float32) float32 { return float32(dy/y) * 0.5 }, dst, y, dy)
+	eachPair(m, sqrtGradKernel, sqrtGradVec, func(y, dy float32) float32 { return float32(dy/y) * 0.5 }, dst, y, dy)
 }
 
 // RsqrtGrad does dst[i] = -½·dy[i]·y[i]³, where y is the result of Rsqrt.
@@ -167,7 +175,7 @@ func RsqrtGrad(dst, y, dy []float32) {
 }
 
 func (m Mode) rsqrtGrad(dst, y, dy []float32) {
-	m.eachPair(rsqrtGradKernel, rsqrtGradVec, func(y, dy float32) float32 { return dy * y * y * y * -0.5 }, dst, y, dy)
+	eachPair(m, rsqrtGradKernel, rsqrtGradVec, func(y, dy float32) float32 { return dy * y * y * y * -0.5 }, dst, y, dy)
 }
 
 // SquareGrad does dst[i] = 2·dy[i]·x[i].
@@ -176,13 +184,13 @@ func SquareGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) squareGrad(dst, x, dy []float32) {
-	m.eachPair(squareGradKernel, squareGradVec, func(x, dy float32) float32 { return float32(dy*x) * 2 }, dst, x, dy)
+	eachPair(m, squareGradKernel, squareGradVec, func(x, dy float32) float32 { return float32(dy*x) * 2 }, dst, x, dy)
 }
 
 // Softplus does dst[i] = ln(1+eˣ) for x = x[i], within 3 ulp.
 func Softplus(dst, x []float32) { computed(dst, x).unary("Softplus", Mode.softplus, dst, x) }
 
-func (m Mode) softplus(dst, x []float32) { m.each(softplusKernel, softplusVec, softplus, dst, x) }
+func (m Mode) softplus(dst, x []float32) { each(m, softplusKernel, softplusVec, softplus, dst, x) }
 
 // SoftplusGrad does dst[i] = dy[i]·σ(x[i]), σ the function of Sigmoid.
 func SoftplusGrad(dst, x, dy []float32) {
@@ -197,7 +205,7 @@ func (m Mode) softplusGrad(dst, x, dy []float32) {
 func LogSigmoid(dst, x []float32) { computed(dst, x).unary("LogSigmoid", Mode.logSigmoid, dst, x) }
 
 func (m Mode) logSigmoid(dst, x []float32) {
-	m.each(logSigmoidKernel, logSigmoidVec, logSigmoid, dst, x)
+	each(m, logSigmoidKernel, logSigmoidVec, logSigmoid, dst, x)
 }
 
 // LogSigmoidGrad does dst[i] = dy[i]·σ(-x[i]), σ the function of Sigmoid.
@@ -212,7 +220,7 @@ func (m Mode) logSigmoidGrad(dst, x, dy []float32) {
 // Mish does dst[i] = x·tanh(ln(1+eˣ)) for x = x[i], within 5 ulp. For -Inf it is NaN, as in PyTorch.
 func Mish(dst, x []float32) { computed(dst, x).unary("Mish", Mode.mish, dst, x) }
 
-func (m Mode) mish(dst, x []float32) { m.each(mishKernel, mishVec, mish, dst, x) }
+func (m Mode) mish(dst, x []float32) { each(m, mishKernel, mishVec, mish, dst, x) }
 
 // MishGrad does dst[i] = dy[i] times the derivative of Mish at x[i], 1 at +Inf and NaN at -Inf.
 func MishGrad(dst, x, dy []float32) {
@@ -227,7 +235,7 @@ func (m Mode) mishGrad(dst, x, dy []float32) {
 func Hardsigmoid(dst, x []float32) { Writing(dst, x).unary("Hardsigmoid", Mode.hardsigmoid, dst, x) }
 
 func (m Mode) hardsigmoid(dst, x []float32) {
-	m.each(hardsigmoidKernel, hardsigmoidVec, func(x float32) float32 { return hard(x) / 6 }, dst, x)
+	each(m, hardsigmoidKernel, hardsigmoidVec, func(x float32) float32 { return hard(x) / 6 }, dst, x)
 }
 
 // HardsigmoidGrad does dst[i] = dy[i]/6 where -3 ≤ x[i] ≤ 3, and 0 elsewhere.
@@ -236,7 +244,7 @@ func HardsigmoidGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) hardsigmoidGrad(dst, x, dy []float32) {
-	m.eachPair(hardsigmoidGradKernel, hardsigmoidGradVec, func(x, dy float32) float32 {
+	eachPair(m, hardsigmoidGradKernel, hardsigmoidGradVec, func(x, dy float32) float32 {
 		if abs(x) <= 3 {
 			return dy / 6
 		}
@@ -248,7 +256,7 @@ func (m Mode) hardsigmoidGrad(dst, x, dy []float32) {
 func Hardswish(dst, x []float32) { Writing(dst, x).unary("Hardswish", Mode.hardswish, dst, x) }
 
 func (m Mode) hardswish(dst, x []float32) {
-	m.each(hardswishKernel, hardswishVec, func(x float32) float32 { return x * (hard(x) / 6) }, dst, x)
+	each(m, hardswishKernel, hardswishVec, func(x float32) float32 { return x * (hard(x) / 6) }, dst, x)
 }
 
 // HardswishGrad does dst[i] = dy·(2x+3)/6 for x = x[i], dy = dy[i], where -3 ≤ x ≤ 3; below that 0 and above it dy.
@@ -263,7 +271,7 @@ func (m Mode) hardswishGrad(dst, x, dy []float32) {
 // ELU does dst[i] = x[i] where it is above 0, and eˣ-1 elsewhere, within 2 ulp.
 func ELU(dst, x []float32) { computed(dst, x).unary("ELU", Mode.elu, dst, x) }
 
-func (m Mode) elu(dst, x []float32) { m.each(eluKernel, eluVec, elu, dst, x) }
+func (m Mode) elu(dst, x []float32) { each(m, eluKernel, eluVec, elu, dst, x) }
 
 // ELUGrad does dst[i] = dy[i] where x[i] is above 0, and dy[i]·eˣ elsewhere.
 func ELUGrad(dst, x, dy []float32) {

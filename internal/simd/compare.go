@@ -35,6 +35,11 @@ func Compare[T Number](op Comparison, dst []bool, a, b []T) {
 func (m Mode) compare(op Comparison, dst []bool, a, b []float32) {
 	k := [...]kernel{equalKernel, notEqualKernel, lessKernel, lessOrEqualKernel}[op]
 	vec := [...]func(wide bool, dst *bool, a, b *float32, n int){equalVec, notEqualVec, lessVec, lessOrEqualVec}[op]
+	compareBy(m, k, vec, op, dst, a, b)
+}
+
+// compareBy does dst[i] = a[i] op b[i] in mode m, whole vectors by kernel k.
+func compareBy[T float32 | float64](m Mode, k kernel, vec func(wide bool, dst *bool, a, b *T, n int), op Comparison, dst []bool, a, b []T) {
 	n := m.whole(k, len(dst))
 	for i := 0; i < n; i += chunk {
 		vec(m.wide(), &dst[i], &a[i], &b[i], min(chunk, n-i))

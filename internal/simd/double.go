@@ -2,32 +2,6 @@ package simd
 
 // Functions of float64. Kernels and plain loops have the same bits here too.
 
-// each does dst[i] = plain(x[i]) in mode m, by kernel k where there is assembly.
-func each[T float32 | float64](m Mode, k kernel, vec func(level uint8, dst, x *T, n int), plain func(T) T, dst, x []T) {
-	if !m.has(k) {
-		for i, v := range x {
-			dst[i] = plain(v)
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		vec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
-	}
-}
-
-// eachPair does dst[i] = plain(x[i], dy[i]) in mode m, by kernel k where there is assembly.
-func eachPair[T float32 | float64](m Mode, k kernel, vec func(level uint8, dst, x, dy *T, n int), plain func(x, dy T) T, dst, x, dy []T) {
-	if !m.has(k) {
-		for i, v := range x {
-			dst[i] = plain(v, dy[i])
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		vec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
-	}
-}
-
 // double is a function of one float64, and doubleGrad one of what a forward kept and of the gradient of its result.
 func double(m Mode, op string, f func(m Mode, dst, x []float64), dst, x []float64) {
 	same(op, len(dst), len(x))
@@ -151,13 +125,7 @@ func ClampDouble(dst, x []float64, lo, hi float64) {
 }
 
 func (m Mode) clampDouble(dst, x []float64, lo, hi float64) {
-	if !m.has(clampDoubleKernel) {
-		clampGo(dst, x, lo, hi)
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		clampDoubleVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), lo, hi)
-	}
+	clampBy(m, clampDoubleKernel, clampDoubleVec, dst, x, lo, hi)
 }
 
 // ClampGradDouble is described with ClampDouble.
@@ -169,22 +137,12 @@ func ClampGradDouble(dst, x, dy []float64, lo, hi float64) {
 }
 
 func (m Mode) clampGradDouble(dst, x, dy []float64, lo, hi float64) {
-	if !m.has(clampGradDoubleKernel) {
-		clampGradGo(dst, x, dy, lo, hi)
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		clampGradDoubleVec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i), lo, hi)
-	}
+	clampGradBy(m, clampGradDoubleKernel, clampGradDoubleVec, dst, x, dy, lo, hi)
 }
 
 // compareDouble is compare of float64.
 func (m Mode) compareDouble(op Comparison, dst []bool, a, b []float64) {
 	k := [...]kernel{equalDoubleKernel, notEqualDoubleKernel, lessDoubleKernel, lessOrEqualDoubleKernel}[op]
 	vec := [...]func(wide bool, dst *bool, a, b *float64, n int){equalDoubleVec, notEqualDoubleVec, lessDoubleVec, lessOrEqualDoubleVec}[op]
-	n := m.whole(k, len(dst))
-	for i := 0; i < n; i += chunk {
-		vec(m.wide(), &dst[i], &a[i], &b[i], min(chunk, n-i))
-	}
-	compareGo(op, dst[n:], a[n:], b[n:])
+	compareBy(m, k, vec, op, dst, a, b)
 }

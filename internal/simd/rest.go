@@ -65,7 +65,7 @@ func floorDivide(a, b float32) float32 {
 // Atan2 does dst[i] = the angle of the point (b[i], a[i]), within 3 ulp, from -π to π.
 func (m Mode) Atan2(dst, a, b []float32) {
 	same("Atan2", len(dst), len(a), len(b))
-	m.eachPair(atan2Kernel, atan2Vec, atan2, dst, a, b)
+	eachPair(m, atan2Kernel, atan2Vec, atan2, dst, a, b)
 }
 
 func atan2(a, b float32) float32 {

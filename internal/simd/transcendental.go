@@ -5,7 +5,7 @@ import "math"
 // Erf does dst[i] = erf x[i], the error function, within 2 ulp.
 func Erf(dst, x []float32) { computed(dst, x).unary("Erf", Mode.erf, dst, x) }
 
-func (m Mode) erf(dst, x []float32) { m.each(erfKernel, erfVec, erf, dst, x) }
+func (m Mode) erf(dst, x []float32) { each(m, erfKernel, erfVec, erf, dst, x) }
 
 // ErfGrad does dst[i] = dy·2/√π·exp(-x²) for x = x[i], dy = dy[i]; what dy is multiplied by is within 2 ulp.
 func ErfGrad(dst, x, dy []float32) {
@@ -19,7 +19,7 @@ func (m Mode) erfGrad(dst, x, dy []float32) {
 // Expm1 does dst[i] = eˣ - 1 for x = x[i], within 2 ulp.
 func Expm1(dst, x []float32) { computed(dst, x).unary("Expm1", Mode.expm1, dst, x) }
 
-func (m Mode) expm1(dst, x []float32) { m.each(expm1Kernel, expm1Vec, expm1, dst, x) }
+func (m Mode) expm1(dst, x []float32) { each(m, expm1Kernel, expm1Vec, expm1, dst, x) }
 
 // Expm1Grad does dst[i] = dy[i]·(y[i] + 1), y the result of Expm1.
 func Expm1Grad(dst, y, dy []float32) {
@@ -27,13 +27,13 @@ func Expm1Grad(dst, y, dy []float32) {
 }
 
 func (m Mode) expm1Grad(dst, y, dy []float32) {
-	m.eachPair(expm1GradKernel, expm1GradVec, func(y, dy float32) float32 { return dy * (y + 1) }, dst, y, dy)
+	eachPair(m, expm1GradKernel, expm1GradVec, func(y, dy float32) float32 { return dy * (y + 1) }, dst, y, dy)
 }
 
 // Log1p does dst[i] = ln(1 + x[i]), within 2 ulp; -Inf for -1, NaN for x < -1.
 func Log1p(dst, x []float32) { computed(dst, x).unary("Log1p", Mode.log1p, dst, x) }
 
-func (m Mode) log1p(dst, x []float32) { m.each(log1pKernel, log1pVec, log1p, dst, x) }
+func (m Mode) log1p(dst, x []float32) { each(m, log1pKernel, log1pVec, log1p, dst, x) }
 
 // Log1pGrad does dst[i] = dy[i]/(1 + x[i]).
 func Log1pGrad(dst, x, dy []float32) {
@@ -41,7 +41,7 @@ func Log1pGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) log1pGrad(dst, x, dy []float32) {
-	m.eachPair(log1pGradKernel, log1pGradVec, func(x, dy float32) float32 { return dy / (x + 1) }, dst, x, dy)
+	eachPair(m, log1pGradKernel, log1pGradVec, func(x, dy float32) float32 { return dy / (x + 1) }, dst, x, dy)
 }
 
 // within calls f for the pieces of x, with the mode of plain loops for one that holds a number beyond ±quartersTo or NaN:
@@ -62,7 +62,7 @@ func (m Mode) within(x []float32, f func(m Mode, from, to int)) {
 func Sin(dst, x []float32) { computed(dst, x).unary("Sin", Mode.sin, dst, x) }
 
 func (m Mode) sin(dst, x []float32) {
-	m.within(x, func(m Mode, i, end int) { m.each(sinKernel, sinVec, sin, dst[i:end], x[i:end]) })
+	m.within(x, func(m Mode, i, end int) { each(m, sinKernel, sinVec, sin, dst[i:end], x[i:end]) })
 }
 
 // SinGrad does dst[i] = dy[i]·cos x[i], the cosine being that of Cos.
@@ -78,7 +78,7 @@ func (m Mode) sinGrad(dst, x, dy []float32) {
 func Cos(dst, x []float32) { computed(dst, x).unary("Cos", Mode.cos, dst, x) }
 
 func (m Mode) cos(dst, x []float32) {
-	m.within(x, func(m Mode, i, end int) { m.each(cosKernel, cosVec, cos, dst[i:end], x[i:end]) })
+	m.within(x, func(m Mode, i, end int) { each(m, cosKernel, cosVec, cos, dst[i:end], x[i:end]) })
 }
 
 // CosGrad does dst[i] = -dy[i]·sin x[i], the sine being that of Sin.
@@ -96,7 +96,7 @@ func (m Mode) cosGrad(dst, x, dy []float32) {
 // Exp2 does dst[i] = 2ˣ for x = x[i], within 2 ulp, exact for whole x.
 func Exp2(dst, x []float32) { computed(dst, x).unary("Exp2", Mode.exp2, dst, x) }
 
-func (m Mode) exp2(dst, x []float32) { m.each(exp2Kernel, exp2Vec, exp2, dst, x) }
+func (m Mode) exp2(dst, x []float32) { each(m, exp2Kernel, exp2Vec, exp2, dst, x) }
 
 // Exp2Grad does dst[i] = dy[i]·y[i]·ln 2, y the result of Exp2.
 func Exp2Grad(dst, y, dy []float32) {
@@ -104,13 +104,13 @@ func Exp2Grad(dst, y, dy []float32) {
 }
 
 func (m Mode) exp2Grad(dst, y, dy []float32) {
-	m.eachPair(exp2GradKernel, exp2GradVec, func(y, dy float32) float32 { return float32(dy*y) * math.Ln2 }, dst, y, dy)
+	eachPair(m, exp2GradKernel, exp2GradVec, func(y, dy float32) float32 { return float32(dy*y) * math.Ln2 }, dst, y, dy)
 }
 
 // Log2 does dst[i] = the logarithm of x[i] to base 2, within 2 ulp, exact at powers of 2; -Inf for 0, NaN for x < 0.
 func Log2(dst, x []float32) { computed(dst, x).unary("Log2", Mode.log2, dst, x) }
 
-func (m Mode) log2(dst, x []float32) { m.each(log2Kernel, log2Vec, log2, dst, x) }
+func (m Mode) log2(dst, x []float32) { each(m, log2Kernel, log2Vec, log2, dst, x) }
 
 // Log2Grad does dst[i] = dy[i]/(x[i]·ln 2).
 func Log2Grad(dst, x, dy []float32) {
@@ -118,13 +118,13 @@ func Log2Grad(dst, x, dy []float32) {
 }
 
 func (m Mode) log2Grad(dst, x, dy []float32) {
-	m.eachPair(log2GradKernel, log2GradVec, func(x, dy float32) float32 { return float32(dy/x) * math.Log2E }, dst, x, dy)
+	eachPair(m, log2GradKernel, log2GradVec, func(x, dy float32) float32 { return float32(dy/x) * math.Log2E }, dst, x, dy)
 }
 
 // Log10 does dst[i] = the logarithm of x[i] to base 10, within 2 ulp; -Inf for 0, NaN for x < 0.
 func Log10(dst, x []float32) { computed(dst, x).unary("Log10", Mode.log10, dst, x) }
 
-func (m Mode) log10(dst, x []float32) { m.each(log10Kernel, log10Vec, log10, dst, x) }
+func (m Mode) log10(dst, x []float32) { each(m, log10Kernel, log10Vec, log10, dst, x) }
 
 // Log10Grad does dst[i] = dy[i]/(x[i]·ln 10).
 func Log10Grad(dst, x, dy []float32) {
@@ -132,13 +132,13 @@ func Log10Grad(dst, x, dy []float32) {
 }
 
 func (m Mode) log10Grad(dst, x, dy []float32) {
-	m.eachPair(log10GradKernel, log10GradVec, func(x, dy float32) float32 { return float32(dy*math.Log10E) / x }, dst, x, dy)
+	eachPair(m, log10GradKernel, log10GradVec, func(x, dy float32) float32 { return float32(dy*math.Log10E) / x }, dst, x, dy)
 }
 
 // Sinh does dst[i] = sinh x[i], within 2 ulp.
 func Sinh(dst, x []float32) { computed(dst, x).unary("Sinh", Mode.sinh, dst, x) }
 
-func (m Mode) sinh(dst, x []float32) { m.each(sinhKernel, sinhVec, sinh, dst, x) }
+func (m Mode) sinh(dst, x []float32) { each(m, sinhKernel, sinhVec, sinh, dst, x) }
 
 // SinhGrad does dst[i] = dy[i]·cosh x[i], the cosine being that of Cosh.
 func SinhGrad(dst, x, dy []float32) {
@@ -152,7 +152,7 @@ func (m Mode) sinhGrad(dst, x, dy []float32) {
 // Cosh does dst[i] = cosh x[i], within 2 ulp.
 func Cosh(dst, x []float32) { computed(dst, x).unary("Cosh", Mode.cosh, dst, x) }
 
-func (m Mode) cosh(dst, x []float32) { m.each(coshKernel, coshVec, cosh, dst, x) }
+func (m Mode) cosh(dst, x []float32) { each(m, coshKernel, coshVec, cosh, dst, x) }
 
 // CoshGrad does dst[i] = dy[i]·sinh x[i], the sine being that of Sinh.
 func CoshGrad(dst, x, dy []float32) {
@@ -166,7 +166,7 @@ func (m Mode) coshGrad(dst, x, dy []float32) {
 // Atan does dst[i] = arctan x[i], within 2 ulp.
 func Atan(dst, x []float32) { computed(dst, x).unary("Atan", Mode.atan, dst, x) }
 
-func (m Mode) atan(dst, x []float32) { m.each(atanKernel, atanVec, atan, dst, x) }
+func (m Mode) atan(dst, x []float32) { each(m, atanKernel, atanVec, atan, dst, x) }
 
 // AtanGrad does dst[i] = dy/(1+x²) for x = x[i], dy = dy[i]; what dy is multiplied by is within 2 ulp.
 func AtanGrad(dst, x, dy []float32) {
@@ -181,7 +181,7 @@ func (m Mode) atanGrad(dst, x, dy []float32) {
 func Tan(dst, x []float32) { computed(dst, x).unary("Tan", Mode.tan, dst, x) }
 
 func (m Mode) tan(dst, x []float32) {
-	m.within(x, func(m Mode, i, end int) { m.each(tanKernel, tanVec, tan, dst[i:end], x[i:end]) })
+	m.within(x, func(m Mode, i, end int) { each(m, tanKernel, tanVec, tan, dst[i:end], x[i:end]) })
 }
 
 // TanGrad does dst[i] = dy[i]·(1 + y[i]²), y the result of Tan.
@@ -190,13 +190,13 @@ func TanGrad(dst, y, dy []float32) {
 }
 
 func (m Mode) tanGrad(dst, y, dy []float32) {
-	m.eachPair(tanGradKernel, tanGradVec, func(y, dy float32) float32 { return dy * FMA(y, y, 1) }, dst, y, dy)
+	eachPair(m, tanGradKernel, tanGradVec, func(y, dy float32) float32 { return dy * FMA(y, y, 1) }, dst, y, dy)
 }
 
 // Asin does dst[i] = arcsin x[i], within 3 ulp; NaN unless |x[i]| ≤ 1.
 func Asin(dst, x []float32) { computed(dst, x).unary("Asin", Mode.asin, dst, x) }
 
-func (m Mode) asin(dst, x []float32) { m.each(asinKernel, asinVec, asin, dst, x) }
+func (m Mode) asin(dst, x []float32) { each(m, asinKernel, asinVec, asin, dst, x) }
 
 // AsinGrad does dst[i] = dy[i]/√(1-x[i]²).
 func AsinGrad(dst, x, dy []float32) {
@@ -204,13 +204,13 @@ func AsinGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) asinGrad(dst, x, dy []float32) {
-	m.eachPair(asinGradKernel, asinGradVec, func(x, dy float32) float32 { return dy / beside(x) }, dst, x, dy)
+	eachPair(m, asinGradKernel, asinGradVec, func(x, dy float32) float32 { return dy / beside(x) }, dst, x, dy)
 }
 
 // Acos does dst[i] = arccos x[i], within 3 ulp; NaN unless |x[i]| ≤ 1.
 func Acos(dst, x []float32) { computed(dst, x).unary("Acos", Mode.acos, dst, x) }
 
-func (m Mode) acos(dst, x []float32) { m.each(acosKernel, acosVec, acos, dst, x) }
+func (m Mode) acos(dst, x []float32) { each(m, acosKernel, acosVec, acos, dst, x) }
 
 // AcosGrad does dst[i] = -dy[i]/√(1-x[i]²).
 func AcosGrad(dst, x, dy []float32) {
@@ -218,13 +218,13 @@ func AcosGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) acosGrad(dst, x, dy []float32) {
-	m.eachPair(acosGradKernel, acosGradVec, func(x, dy float32) float32 { return -dy / beside(x) }, dst, x, dy)
+	eachPair(m, acosGradKernel, acosGradVec, func(x, dy float32) float32 { return -dy / beside(x) }, dst, x, dy)
 }
 
 // Asinh does dst[i] = arsinh x[i], within 3 ulp.
 func Asinh(dst, x []float32) { computed(dst, x).unary("Asinh", Mode.asinh, dst, x) }
 
-func (m Mode) asinh(dst, x []float32) { m.each(asinhKernel, asinhVec, asinh, dst, x) }
+func (m Mode) asinh(dst, x []float32) { each(m, asinhKernel, asinhVec, asinh, dst, x) }
 
 // AsinhGrad does dst[i] = dy[i]/√(1+x[i]²).
 func AsinhGrad(dst, x, dy []float32) {
@@ -238,7 +238,7 @@ func (m Mode) asinhGrad(dst, x, dy []float32) {
 // Acosh does dst[i] = arcosh x[i], within 3 ulp; NaN for x[i] < 1.
 func Acosh(dst, x []float32) { computed(dst, x).unary("Acosh", Mode.acosh, dst, x) }
 
-func (m Mode) acosh(dst, x []float32) { m.each(acoshKernel, acoshVec, acosh, dst, x) }
+func (m Mode) acosh(dst, x []float32) { each(m, acoshKernel, acoshVec, acosh, dst, x) }
 
 // AcoshGrad does dst[i] = dy[i]/√(x[i]²-1).
 func AcoshGrad(dst, x, dy []float32) {
@@ -252,7 +252,7 @@ func (m Mode) acoshGrad(dst, x, dy []float32) {
 // Atanh does dst[i] = artanh x[i], within 3 ulp; NaN unless |x[i]| ≤ 1.
 func Atanh(dst, x []float32) { computed(dst, x).unary("Atanh", Mode.atanh, dst, x) }
 
-func (m Mode) atanh(dst, x []float32) { m.each(atanhKernel, atanhVec, atanh, dst, x) }
+func (m Mode) atanh(dst, x []float32) { each(m, atanhKernel, atanhVec, atanh, dst, x) }
 
 // AtanhGrad does dst[i] = dy[i]/(1-x[i]²).
 func AtanhGrad(dst, x, dy []float32) {
@@ -260,13 +260,13 @@ func AtanhGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) atanhGrad(dst, x, dy []float32) {
-	m.eachPair(atanhGradKernel, atanhGradVec, func(x, dy float32) float32 { return float32(dy/(1-x)) / (x + 1) }, dst, x, dy)
+	eachPair(m, atanhGradKernel, atanhGradVec, func(x, dy float32) float32 { return float32(dy/(1-x)) / (x + 1) }, dst, x, dy)
 }
 
 // Erfc does dst[i] = 1 - erf x[i], within 6 ulp for large x[i] too.
 func Erfc(dst, x []float32) { computed(dst, x).unary("Erfc", Mode.erfc, dst, x) }
 
-func (m Mode) erfc(dst, x []float32) { m.each(erfcKernel, erfcVec, erfc, dst, x) }
+func (m Mode) erfc(dst, x []float32) { each(m, erfcKernel, erfcVec, erfc, dst, x) }
 
 // ErfcGrad is ErfGrad of -dy.
 func ErfcGrad(dst, x, dy []float32) {
