@@ -174,9 +174,11 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 	out := m.part(r.out[0], ts[0].DType(), func() *tensor.Tensor { return tensor.Cat(dim, locals...) })
 	if Tracked(given...) {
 		out.recordTwice("Cat", func(gy *Tensor) {
-			for _, t := range given {
-				if t.takes() && !slices.Contains(ts, t) { // of shape [0]
-					t.accumulate(filled(t.spec.gradient(), t.DType(), 0))
+			if len(ts) < len(given) {
+				for _, t := range given {
+					if t.nothing() && t.takes() {
+						t.accumulate(filled(t.spec.gradient(), t.DType(), 0))
+					}
 				}
 			}
 			start := 0
@@ -192,13 +194,15 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 	return out
 }
 
+// nothing reports whether the shape of t is [0].
+func (t *Tensor) nothing() bool { return t.NDim() == 1 && t.spec.shape[0] == 0 }
+
 // withoutNothing returns the tensors but those of shape [0], if there are others.
 func withoutNothing(ts []*Tensor) []*Tensor {
-	nothing := func(t *Tensor) bool { return t.NDim() == 1 && t.spec.shape[0] == 0 }
-	if !slices.ContainsFunc(ts, nothing) {
+	if !slices.ContainsFunc(ts, (*Tensor).nothing) {
 		return ts
 	}
-	if rest := slices.DeleteFunc(slices.Clone(ts), nothing); len(rest) > 0 {
+	if rest := slices.DeleteFunc(slices.Clone(ts), (*Tensor).nothing); len(rest) > 0 {
 		return rest
 	}
 	return ts
