@@ -15,6 +15,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/writable"
 )
 
 // A tracer keeps this rank's part of the job's trace. gorun reads the parts of ranks
@@ -58,8 +59,8 @@ func newTracer(r *rank, path string) (t *tracer, err error) {
 	case path != "" && r.segment == nil:
 		t.path, t.own = path, fmt.Sprintf("%s.rank%d", path, r.job.Rank)
 		if r.job.Rank == 0 { // better now than after hours
-			if err := t.tryPath(); err != nil {
-				return nil, err
+			if err := writable.Check(path); err != nil {
+				return nil, fmt.Errorf("runtime: %s: %w; name a file in a folder that is there and can be written to", job.TraceVar, err)
 			}
 		}
 		t.log, err = control.NewTrace(r.job.Rank, r.job.Size)
@@ -81,20 +82,6 @@ func newTracer(r *rank, path string) (t *tracer, err error) {
 		go t.listen(r)
 	}
 	return t, nil
-}
-
-// tryPath returns an error if the trace's file cannot be written. It changes nothing.
-func (t *tracer) tryPath() error {
-	_, there := os.Stat(t.path)
-	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return fmt.Errorf("runtime: %s: %w; name a file in a folder that is there and can be written to", job.TraceVar, err)
-	}
-	_ = f.Close()
-	if there != nil {
-		return os.Remove(t.path)
-	}
-	return nil
 }
 
 // listen writes this rank's part when another rank fails: the launcher may end this

@@ -42,6 +42,7 @@ const policy = `
 	internal/control   < internal/invariant internal/release internal/mem
 	internal/job       <
 	internal/keepalive <
+	internal/writable  <
 	internal/snapshot  < internal/simd
 	internal/depot     < internal/keepalive internal/snapshot
 	internal/observe   <
@@ -94,13 +95,13 @@ const policy = `
 	checkpoint/safetensors < internal/dtype
 
 	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +
-	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/depot internal/observe launcher/watchdog
+	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/depot internal/observe internal/writable launcher/watchdog
 	launcher   < internal/mem launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
 	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog internal/depot
 	launcher/build      < launcher/options launcher/stdio
 	launcher/doctor     < launcher/options launcher/machine launcher/phrase internal/control
 	launcher/top        < launcher/options launcher/terminal launcher/phrase launcher/proc internal/control internal/snapshot
-	launcher/options    < launcher/exit launcher/hosts internal/job
+	launcher/options    < launcher/exit launcher/hosts internal/job internal/writable
 	launcher/stdio      < launcher/supervisor launcher/terminal
 	launcher/supervisor < launcher/guardian launcher/phrase launcher/watchdog
 	launcher/guardian   < launcher/exit launcher/hosts launcher/machine launcher/proc

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/writable"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 )
 
@@ -401,17 +401,11 @@ func (o *Options) checkFile(flag string, name *string) error {
 		*name = path
 		return nil
 	}
-	_, missing := os.Lstat(path)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o666) // a pipe that nobody reads is refused
-	if err != nil {
+	if err := writable.Check(path); err != nil {
 		return exit.With(1, fmt.Errorf("--%s %s: %v", flag, *name, errors.Unwrap(err)))
 	}
 	*name = path
-	err = f.Close()
-	if missing != nil {
-		err = errors.Join(err, os.Remove(path))
-	}
-	return err
+	return nil
 }
 
 // explain turns an error of package flag into one that says what to write instead.
