@@ -116,7 +116,7 @@ func (a *attempt) again(o *supervisor.Outcome) bool {
 		a.console.Say("not starting the job again: %s has come", supervisor.SignalName(o.Signal))
 		return false
 	case a.number >= a.opts.Restarts && (a.elastic == nil || a.opts.Restarts > 0):
-		a.console.Say("not starting the job again: it has failed %d times (--max-restarts %d)", a.number+1, a.opts.Restarts)
+		a.console.Say(supervisor.TooOften, a.number+1, a.opts.Restarts)
 		return false
 	case o.Reason != supervisor.Lost && slices.ContainsFunc(o.Ends, alive):
 		a.console.Say("not starting the job again: processes of this attempt are left")

@@ -30,7 +30,7 @@ func (h *Handover) restartsLeft(say func(format string, args ...any)) bool {
 	if h.number < h.opts.Restarts {
 		return true
 	}
-	say("not starting the job again: it has failed %d times (--max-restarts %d)", h.number+1, h.opts.Restarts)
+	say(supervisor.TooOften, h.number+1, h.opts.Restarts)
 	return false
 }
 

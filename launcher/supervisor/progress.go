@@ -8,7 +8,9 @@ import (
 // ShortLife is how soon after its start an attempt must not fail, unless it has saved something: it would fail in the same way again.
 const ShortLife = 10 * time.Second
 
-// TooShort is what is said of such an attempt, with ShortLife.
+// TooOften is what is said of a job that is not started again, with the number of attempts and --max-restarts; TooShort of one that
+// failed within ShortLife.
+const TooOften = "not starting the job again: it has failed %d times (--max-restarts %d)"
 const TooShort = "not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)"
 
 // maxBarren is how many attempts in a row may fail without a snapshot of a later step.
