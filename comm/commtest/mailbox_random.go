@@ -81,11 +81,11 @@ func randomRound(ctx context.Context, m *message.Mailbox, all []drawnMessage, ow
 	for _, i := range out {
 		x := make([]int32, all[i].count)
 		letter(x, all[i].from, i)
+		send := message.ISend[int32]
 		if own.IntN(4) == 0 {
-			sent = append(sent, message.ISSend(m, x, all[i].to, all[i].tag))
-		} else {
-			sent = append(sent, message.ISend(m, x, all[i].to, all[i].tag))
+			send = message.ISSend[int32]
 		}
+		sent = append(sent, send(m, x, all[i].to, all[i].tag))
 	}
 	for range collectives {
 		if sum, err := total(ctx, c, 1); err != nil || sum != c.Size() {

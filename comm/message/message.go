@@ -108,8 +108,7 @@ func ISend[T any](m *Mailbox, buf []T, to, tag int) *Request {
 	return m.start(&a)
 }
 
-// ISSend is ISend whose request ends when the message was received, however short it is. A rank whose ISSends have all
-// ended knows that no rank waits for what it has sent.
+// ISSend is ISend whose request ends when the message was received, however short it is.
 func ISSend[T any](m *Mailbox, buf []T, to, tag int) *Request {
 	a := args{sync: true}
 	setArgs(&a, comm.TaggedSendKind, buf, to, tag)
