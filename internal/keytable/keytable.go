@@ -11,10 +11,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/ints"
-	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Slices is into how many parts the keys are divided.
@@ -66,7 +64,6 @@ type Stats struct {
 type Table struct {
 	Policy     Policy
 	Stats      Stats
-	first      int
 	rows       group
 	candidates group // keys that are counted and have no row, as many at most as there are rows
 	before     Stats // at the last Begin
@@ -74,18 +71,18 @@ type Table struct {
 
 // New returns the slices first to first+n.
 func New(first, n int, p Policy) *Table {
-	return &Table{Policy: p, first: first, rows: newGroup(n), candidates: newGroup(n)}
+	return &Table{Policy: p, rows: newGroup(first, n), candidates: newGroup(first, n)}
 }
 
 // Len returns how many keys have a row.
-func (t *Table) Len() int { return count(t.rows) }
+func (t *Table) Len() int { return t.rows.count() }
 
 // Candidates returns how many keys are counted and have no row.
-func (t *Table) Candidates() int { return count(t.candidates) }
+func (t *Table) Candidates() int { return t.candidates.count() }
 
-func count(list group) (n int) {
-	for i := range list.slices {
-		n += list.slices[i].live
+func (g *group) count() (n int) {
+	for i := range g.slices {
+		n += g.slices[i].live
 	}
 	return n
 }
@@ -93,37 +90,27 @@ func count(list group) (n int) {
 // Row returns the row of slot s of a slice, counted over all slices.
 func (t *Table) Row(h Hash, slot int32) int { return h.Slice()*t.Policy.Rows + int(slot) }
 
-// ahead is how many keys before its own turn the search for a key is prefetched.
-const ahead = 32
-
 // Find sets rows[i] to the row of the key with hashes[i], counted over all slices, or -1.
 // The hashes are of this table's slices.
 func (t *Table) Find(rows []int64, hashes []Hash) {
-	for i, next := 0, 0; i < len(hashes); i++ {
-		for ; next < min(i+ahead, len(hashes)); next++ { // once some keys, then one
-			t.prefetch(hashes[next], false)
+	var places [batch]int
+	for len(hashes) > 0 {
+		its := hashes[:min(batch, len(hashes))]
+		at := places[:len(its)]
+		t.rows.locate(at, its)
+		for i, h := range its {
+			rows[i] = t.rowAt(h, at[i])
 		}
-		rows[i] = t.find(hashes[i])
+		rows, hashes = rows[len(its):], hashes[len(its):]
 	}
 }
 
-// find returns the row of a key, counted over all slices, or -1.
-func (t *Table) find(h Hash) int64 {
-	s := &t.rows.slices[h.Slice()-t.first]
-	if i, ok := s.find(h); ok {
-		return int64(t.Row(h, s.slotAt(i)))
+// rowAt returns the row of the key at an index of places, counted over all slices, or -1 of one below 0.
+func (t *Table) rowAt(h Hash, at int) int64 {
+	if at < 0 {
+		return -1
 	}
-	return -1
-}
-
-// prefetch prefetches the places at which the search for a key begins, and with counts theirs too.
-func (t *Table) prefetch(h Hash, counts bool) {
-	s := &t.rows.slices[h.Slice()-t.first]
-	at := s.start(h)
-	simd.Prefetch(unsafe.Pointer(&s.places[at]), 1)
-	if counts {
-		simd.Prefetch(unsafe.Pointer(&s.counts[at]), 1)
-	}
+	return int64(t.Row(h, t.rows.places[at].number-1))
 }
 
 // A Use is a key and how often it is used: two numbers, so that a message of such pairs is a list of uses.
@@ -143,65 +130,99 @@ func (t *Table) Use(rows []int64, uses []Use, step int32) (added []Entry) {
 	if len(missing) == 0 {
 		return nil
 	}
-	added = make([]Entry, 0, len(missing))
+	added, missing = t.insertAll(rows, uses, missing, step)
 	for i, fresh := range t.bySlice(uses, missing) {
-		s := &t.rows.slices[i]
-		switch {
-		case len(fresh) == 0:
-		case t.Policy.Admit <= 1 && s.live+len(fresh) <= t.Policy.Rows:
-			added = t.rows.insertAll(i, fresh, step, added)
-		default:
+		if len(fresh) > 0 {
 			slices.SortFunc(fresh, func(a, b Use) int { return cmp.Compare(a.Hash, b.Hash) })
 			added = append(added, t.give(i, t.admit(i, merge(fresh), step), step)...)
 		}
 	}
 	t.Stats.Admitted += int64(len(added))
-	for _, i := range missing {
-		rows[i] = t.find(uses[i].Hash)
+	for _, m := range missing {
+		at, ok := t.rows.search(uses[m].Hash)
+		if !ok {
+			at = -1
+		}
+		rows[m] = t.rowAt(uses[m].Hash, at)
 	}
 	return added
 }
 
 // note counts the uses of keys with a row and sets rows of them; missing are the numbers of the other uses.
 func (t *Table) note(rows []int64, uses []Use, step int32) (missing []int32) {
-	for i, next := 0, 0; i < len(uses); i++ {
-		for ; next < min(i+ahead, len(uses)); next++ {
-			t.prefetch(uses[next].Hash, true)
+	var hashes [batch]Hash
+	var places [batch]int
+	for first := 0; first < len(uses); first += batch {
+		its := uses[first:min(first+batch, len(uses))]
+		for i, u := range its {
+			hashes[i] = u.Hash
 		}
-		u := uses[i]
-		t.Stats.Uses += u.Count
-		s := &t.rows.slices[u.Hash.Slice()-t.first]
-		if k, ok := s.find(u.Hash); ok {
+		at := places[:len(its)]
+		t.rows.locate(at, hashes[:len(its)])
+		readAhead(t.rows.counts, at)
+		for i, u := range its {
+			t.Stats.Uses += u.Count
+			if at[i] < 0 {
+				missing = append(missing, int32(first+i))
+				continue
+			}
 			t.Stats.Hits += u.Count
-			s.use(k, u.Count, step)
-			rows[i] = int64(t.Row(u.Hash, s.slotAt(k)))
-		} else {
-			missing = append(missing, int32(i))
+			t.rows.use(at[i], u.Count, step)
+			rows[first+i] = t.rowAt(u.Hash, at[i])
 		}
 	}
 	return missing
 }
 
-// insertAll adds keys to slice i, which has room for all of them, and appends them to added.
-func (g group) insertAll(i int, uses []Use, step int32, added []Entry) []Entry {
-	for _, u := range uses {
-		at, ok := g.slices[i].search(u.Hash)
-		if ok { // it occurs again
-			g.slices[i].use(at, u.Count, step)
-			continue
-		}
-		e := Entry{Hash: u.Hash, Last: step, Count: add(0, u.Count)}
-		e.Slot = g.insertAt(i, at, e)
-		added = append(added, e)
+// insertAll gives rows to those of the missing ones of uses whose slices have room for all of theirs, if keys have rows at
+// once, and sets rows of them. It returns the numbers of the others.
+func (t *Table) insertAll(rows []int64, uses []Use, missing []int32, step int32) (added []Entry, others []int32) {
+	if t.Policy.Admit > 1 {
+		return nil, missing
 	}
-	return added
+	g := &t.rows
+	room := make([]int, len(g.slices)) // when all have theirs
+	for i, s := range g.slices {
+		room[i] = t.Policy.Rows - s.live
+	}
+	for _, m := range missing {
+		room[uses[m].Hash.Slice()-g.first]--
+	}
+	added = make([]Entry, 0, len(missing))
+	var places [batch]int
+	for len(missing) > 0 {
+		its := missing[:min(batch, len(missing))]
+		at := places[:len(its)]
+		for i, m := range its {
+			at[i] = g.start(uses[m].Hash)
+		}
+		readAhead(g.places, at)
+		readAhead(g.counts, at)
+		for _, m := range its {
+			u := uses[m]
+			if room[u.Hash.Slice()-g.first] < 0 {
+				others = append(others, m)
+				continue
+			}
+			at, again := g.search(u.Hash)
+			if again {
+				g.use(at, u.Count, step)
+			} else {
+				added = append(added, Entry{Hash: u.Hash, Last: step, Count: add(0, u.Count)})
+				at = g.insertAt(at, &added[len(added)-1])
+			}
+			rows[m] = t.rowAt(u.Hash, at)
+		}
+		missing = missing[len(its):]
+	}
+	return added, others
 }
 
 // bySlice divides the missing ones of uses into those of each slice.
 func (t *Table) bySlice(uses []Use, missing []int32) [][]Use {
 	lists, ends := make([][]Use, len(t.rows.slices)), make([]int, len(t.rows.slices)+1)
 	for _, m := range missing {
-		ends[uses[m].Hash.Slice()-t.first+1]++
+		ends[uses[m].Hash.Slice()-t.rows.first+1]++
 	}
 	all := make([]Use, len(missing))
 	for i := range lists {
@@ -209,7 +230,7 @@ func (t *Table) bySlice(uses []Use, missing []int32) [][]Use {
 		lists[i] = all[ends[i]:ends[i]:ends[i+1]]
 	}
 	for _, m := range missing {
-		i := uses[m].Hash.Slice() - t.first
+		i := uses[m].Hash.Slice() - t.rows.first
 		lists[i] = append(lists[i], uses[m])
 	}
 	return lists
@@ -232,12 +253,12 @@ func merge(uses []Use) []Use {
 // admit returns those keys of slice i without a row that have been used often enough, and
 // counts the others.
 func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
-	c := &t.candidates.slices[i]
+	c := &t.candidates
 	list = make([]Entry, 0, len(uses))
 	var fresh []Entry // candidates that were none
 	for _, u := range uses {
 		e := Entry{Hash: u.Hash, Count: add(0, u.Count), Last: step}
-		at, counted := c.find(u.Hash)
+		at, counted := c.search(u.Hash)
 		if counted {
 			e.Count = add(c.counts[at], u.Count)
 		}
@@ -253,20 +274,20 @@ func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
 			fresh = append(fresh, e)
 		}
 	}
-	kept, _ := c.room(t.Policy.Rows, fresh, step)
-	for _, e := range kept {
-		t.candidates.insert(i, e)
+	kept, _ := c.room(i, t.Policy.Rows, fresh, step)
+	for k := range kept {
+		c.insert(&kept[k])
 	}
 	return list
 }
 
 // give gives rows of slice i to the keys of list.
 func (t *Table) give(i int, list []Entry, step int32) []Entry {
-	kept, evicted := t.rows.slices[i].room(t.Policy.Rows, list, step)
+	kept, evicted := t.rows.room(i, t.Policy.Rows, list, step)
 	t.Stats.Evicted += int64(evicted)
 	t.Stats.Refused += int64(len(list) - len(kept))
 	for k := range kept {
-		kept[k].Slot = t.rows.insert(i, kept[k])
+		t.rows.insert(&kept[k])
 	}
 	return kept
 }
@@ -283,8 +304,8 @@ func (t *Table) Evicted() bool { return t.Stats.Evicted > t.before.Evicted }
 
 // Undo makes the table what it was at Begin: each key has the row and the history that it had.
 func (t *Table) Undo() {
-	t.rows.undo(t.first)
-	t.candidates.undo(t.first)
+	t.rows.undo()
+	t.candidates.undo()
 	t.Stats = t.before
 }
 
@@ -296,15 +317,15 @@ func (t *Table) Forget() {
 
 // Expire takes the rows of keys that have not been used for Policy.Expire steps or more.
 func (t *Table) Expire(step int32) {
-	t.Stats.Expired += int64(t.expire(t.rows, step))
-	t.expire(t.candidates, step)
+	t.Stats.Expired += int64(t.expire(&t.rows, step))
+	t.expire(&t.candidates, step)
 }
 
-func (t *Table) expire(list group, step int32) (n int) {
-	for i := range list.slices {
-		old := list.slices[i].collect(func(last int32) bool { return int(step)-int(last) >= t.Policy.Expire })
+func (t *Table) expire(g *group, step int32) (n int) {
+	for i := range g.slices {
+		old := g.collect(i, func(last int32) bool { return int(step)-int(last) >= t.Policy.Expire })
 		for _, e := range old {
-			list.slices[i].remove(e.Hash)
+			g.remove(e.Hash)
 		}
 		n += len(old)
 	}
@@ -314,13 +335,13 @@ func (t *Table) expire(list group, step int32) (n int) {
 // Entries returns the keys that have a row, or with candidates those that have none,
 // ascending by hash.
 func (t *Table) Entries(candidates bool) []Entry {
-	list := t.rows
+	g := &t.rows
 	if candidates {
-		list = t.candidates
+		g = &t.candidates
 	}
-	all := make([]Entry, 0, count(list))
-	for i := range list.slices {
-		its := list.slices[i].collect(func(int32) bool { return true })
+	all := make([]Entry, 0, g.count())
+	for i := range g.slices {
+		its := g.collect(i, func(int32) bool { return true })
 		slices.SortFunc(its, func(a, b Entry) int { return cmp.Compare(a.Hash, b.Hash) })
 		all = append(all, its...)
 	}
@@ -330,20 +351,20 @@ func (t *Table) Entries(candidates bool) []Entry {
 // Put adds an entry of another table, whose key this table must not have, and returns its
 // row; ok is false if its slice is full.
 func (t *Table) Put(e Entry, candidate bool) (row int, ok bool) {
-	i := e.Hash.Slice() - t.first
-	g := t.rows
+	g := &t.rows
 	if candidate {
-		g = t.candidates
+		g = &t.candidates
 	}
-	if g.slices[i].live == t.Policy.Rows {
+	if g.slice(e.Hash).live == t.Policy.Rows {
 		return 0, false
 	}
-	return t.Row(e.Hash, g.insert(i, e)), true
+	g.insert(&e)
+	return t.Row(e.Hash, e.Slot), true
 }
 
 // Clear takes all keys out. The statistics go on.
 func (t *Table) Clear() {
-	t.rows, t.candidates = newGroup(len(t.rows.slices)), newGroup(len(t.candidates.slices))
+	t.rows, t.candidates = newGroup(t.rows.first, len(t.rows.slices)), newGroup(t.candidates.first, len(t.candidates.slices))
 }
 
 // add returns a + n, at most 2³²-1.

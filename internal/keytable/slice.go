@@ -8,90 +8,202 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
-// A group is slices that grow together. Their places lie side by side: memory of some size has huge pages, in which a
-// search waits less.
+// A group is slices that grow together. Each is a hash table with linear probing: a key is in the line of places that its
+// hash gives, or at the next place of its slice that was free. At most 3/4 of the places are used. They lie side by side:
+// memory of some size has huge pages, in which a search waits less.
 type group struct {
-	slices  []slice
-	journal *journal // of all slices
+	slices []slice
+	first  int      // the number of the first one
+	places []place  // of all slices, as many of each as a power of two
+	counts []uint32 // Entry.Count of each
+	each   int      // places of a slice
+	shift  uint     // of a hash, which leaves the slice and the place in it
+
+	kept    bool // whether changes are noted
+	changes []change
 }
 
-// newGroup returns n empty slices.
-func newGroup(n int) group {
-	g := group{make([]slice, n), &journal{}}
-	for i := range g.slices {
-		g.slices[i].journal = g.journal
-	}
+// A slice is which slots its keys have.
+type slice struct {
+	live int     // keys
+	next int32   // the slots from here on were never used
+	free []int32 // slots below next that no key has
+}
+
+// A place is the part of an Entry that a search reads, in a quarter of a cache line.
+type place struct {
+	hash   Hash
+	number int32 // Slot + 1; 0: the place is free
+	last   int32
+}
+
+// leastPlaces is the number of places of an empty slice.
+const leastPlaces = 8
+
+// linePlaces is the number of places in a cache line. Those behind a free one of a line are free.
+const linePlaces = 4
+
+// newGroup returns the empty slices first to first+n.
+func newGroup(first, n int) group {
+	g := group{slices: make([]slice, n), first: first}
 	g.place(leastPlaces)
 	return g
 }
 
 // place gives each slice so many places, a power of two.
-func (g group) place(each int) {
-	n := len(g.slices) * each
-	places, counts := mem.Huge[place](n), mem.Huge[uint32](n)
-	for i := range g.slices {
-		s := &g.slices[i]
-		old := *s
-		s.places, s.counts, s.shift = places[i*each:][:each], counts[i*each:][:each], 65-uint(bits.Len(uint(each)))
-		for j := range old.places {
-			if old.places[j].number != 0 {
-				e := old.at(j)
-				at, _ := s.search(e.Hash)
-				s.set(at, e)
-			}
+func (g *group) place(each int) {
+	places, counts := g.places, g.counts
+	g.places, g.counts = mem.Huge[place](len(g.slices)*each), mem.Huge[uint32](len(g.slices)*each)
+	g.each, g.shift = each, 57-uint(bits.Len(uint(each)))
+	for i, p := range places {
+		if p.number != 0 {
+			at, _ := g.search(p.hash)
+			g.places[at], g.counts[at] = p, counts[i]
 		}
 	}
 }
 
-// insert adds a key that is not in slice i and returns the slot that it has.
-func (g group) insert(i int, e Entry) int32 {
-	at, _ := g.slices[i].search(e.Hash)
-	return g.insertAt(i, at, e)
+// slice returns the slice that a key is in.
+func (g *group) slice(h Hash) *slice { return &g.slices[h.Slice()-g.first] }
+
+// start returns the index at which the search for a key begins: a line does.
+func (g *group) start(h Hash) int {
+	return (int(uint64(h)>>(g.shift&63)) - g.first*g.each) &^ (linePlaces - 1)
 }
 
-// insertAt is insert for who has found index at.
-func (g group) insertAt(i, at int, e Entry) int32 {
-	s := &g.slices[i]
-	if s.live >= len(s.places)/4*3 {
-		g.place(2 * len(s.places))
-		at, _ = s.search(e.Hash)
+// next returns the index after i in its slice.
+func (g *group) next(i int) int { return i&-g.each | (i+1)&(g.each-1) }
+
+// search returns the index of a key, or that of the free place where it would be; ok is false then.
+func (g *group) search(h Hash) (i int, ok bool) {
+	for i = g.start(h); ; i = g.next(i) {
+		switch p := &g.places[i]; {
+		case p.number == 0:
+			return i, false
+		case p.hash == h:
+			return i, true
+		}
+	}
+}
+
+// batch is how many keys are searched for at a time: the processor reads the lines of all of them at once.
+const batch = 128
+
+// locate sets at[i] to the index of the key with hashes[i], or to -1. They are at most a batch.
+func (g *group) locate(at []int, hashes []Hash) {
+	at = at[:len(hashes)]
+	for i, h := range hashes {
+		at[i] = g.start(h)
+	}
+	readAhead(g.places, at)
+	var far [batch]uint8 // which of them may be in another line
+	n := 0
+	for i, h := range hashes { // without branches: none could be foreseen
+		line := (*[linePlaces]place)(g.places[at[i]:])
+		k := same(line[1].hash, h) | 2*same(line[2].hash, h) | 3*same(line[3].hash, h)
+		missing, further := same(line[k&3].hash, h)&taken(line[k&3])^1, taken(line[3])|same(h, 0) // a free place has this hash too
+		at[i] = (at[i] + k) | -(missing &^ further)
+		far[n&(batch-1)] = uint8(i)
+		n += missing & further
+	}
+	var lines [batch]int
+	for k, i := range far[:n] {
+		lines[k] = g.next(at[i] | (linePlaces - 1))
+	}
+	readAhead(g.places, lines[:n])
+	for _, i := range far[:n] {
+		var ok bool
+		if at[i], ok = g.search(hashes[i]); !ok {
+			at[i] = -1
+		}
+	}
+}
+
+// same returns 1 if two hashes are the same, else 0.
+func same(a, b Hash) int {
+	x := uint64(a ^ b)
+	return int((x|-x)>>63 ^ 1)
+}
+
+// taken returns 1 if a key is at a place, else 0.
+func taken(p place) int { return int(uint32(-p.number) >> 31) }
+
+// readAhead reads the elements of a list at indices, but for those below 0. The processor waits for all of them at once,
+// where who needs one after the other would wait for each.
+//
+//go:noinline
+func readAhead[T any](list []T, at []int) (last T) {
+	for _, i := range at {
+		if i >= 0 {
+			last = list[i]
+		}
+	}
+	return last
+}
+
+// insert adds a key that is not there, and sets the slot that it has.
+func (g *group) insert(e *Entry) {
+	at, _ := g.search(e.Hash)
+	g.insertAt(at, e)
+}
+
+// insertAt is insert for who has found the index of its place. It returns that of the place that the key has got: another one
+// if the slices had to grow.
+func (g *group) insertAt(at int, e *Entry) int {
+	s := g.slice(e.Hash)
+	if s.live >= g.each/4*3 {
+		g.place(2 * g.each)
+		at, _ = g.search(e.Hash)
 	}
 	e.Slot = s.slot()
-	s.set(at, e)
 	s.live++
-	s.journal.note(added, e)
-	return e.Slot
+	g.places[at], g.counts[at] = place{e.Hash, e.Slot + 1, e.Last}, e.Count
+	g.note(added, *e)
+	return at
 }
 
-// begin notes changes from here on, so that undo takes them back; forget does so no more.
-func (g group) begin() { g.journal.kept = true }
+// slot returns a slot that no key has.
+func (s *slice) slot() int32 {
+	if n := len(s.free); n > 0 {
+		slot := s.free[n-1]
+		s.free = s.free[:n-1]
+		return slot
+	}
+	s.next++
+	return s.next - 1
+}
 
-func (g group) forget() { *g.journal = journal{changes: g.journal.changes[:0]} }
+// at returns the key at an index.
+func (g *group) at(i int) Entry {
+	p := g.places[i]
+	return Entry{Hash: p.hash, Slot: p.number - 1, Last: p.last, Count: g.counts[i]}
+}
 
-// undo takes back what has changed since begin, the last change first. Each key then has the slot that it had. The first slice is
-// that of the hashes which begin with first.
-func (g group) undo(first int) {
-	g.journal.kept = false
-	for _, c := range slices.Backward(g.journal.changes) {
-		i := c.hash.Slice() - first
-		s := &g.slices[i]
-		switch c.what {
-		case used:
-			at, _ := s.find(c.hash)
-			s.places[at].last, s.counts[at] = c.last, c.count
-		case added:
-			s.remove(c.hash)
-		case removed: // its slot was the last one that was freed
-			g.insert(i, Entry{c.hash, c.slot, c.last, c.count})
+// use counts n uses of the key at an index in a step.
+func (g *group) use(i int, n int64, step int32) {
+	p, count := &g.places[i], &g.counts[i]
+	if g.kept {
+		g.changes = append(g.changes, change{hash: p.hash, last: p.last, count: *count, what: used})
+	}
+	p.last, *count = step, add(*count, n)
+}
+
+// remove takes out a key. It moves up the keys behind it that would no longer be found (Knuth, The Art of Computer
+// Programming, volume 3, algorithm 6.4R).
+func (g *group) remove(h Hash) {
+	hole, _ := g.search(h)
+	e, s := g.at(hole), g.slice(h)
+	g.note(removed, e)
+	s.free = append(s.free, e.Slot)
+	s.live--
+	for i := g.next(hole); g.places[i].number != 0; i = g.next(i) {
+		p := g.places[i]
+		if from := g.start(p.hash); (i-from)&(g.each-1) >= (i-hole)&(g.each-1) {
+			g.places[hole], g.counts[hole] = p, g.counts[i]
+			hole = i
 		}
 	}
-	g.forget()
-}
-
-// A journal has what changes in the slices of a group, while it is kept.
-type journal struct {
-	kept    bool
-	changes []change
+	g.places[hole] = place{}
 }
 
 // A change is what has happened to a key: it was used and was an Entry before, was added, or was removed.
@@ -109,151 +221,59 @@ const (
 )
 
 // note notes a change.
-func (j *journal) note(what uint8, e Entry) {
-	if j.kept {
-		j.changes = append(j.changes, change{e.Hash, e.Slot, e.Last, e.Count, what})
+func (g *group) note(what uint8, e Entry) {
+	if g.kept {
+		g.changes = append(g.changes, change{e.Hash, e.Slot, e.Last, e.Count, what})
 	}
 }
 
-// A slice is a hash table with linear probing: a key is in the line of places that its hash gives, or at the next place
-// that was free. At most 3/4 of the places are used. What a search reads lies together.
-type slice struct {
-	places []place  // as many as a power of two
-	counts []uint32 // Entry.Count of each
-	shift  uint     // 64 less the power
-	live   int      // keys
-	next   int32    // the slots from here on were never used
-	free   []int32  // slots below next that no key has
+// begin notes changes from here on, so that undo takes them back; forget does so no more.
+func (g *group) begin() { g.kept = true }
 
-	journal *journal
-}
+func (g *group) forget() { g.kept, g.changes = false, g.changes[:0] }
 
-// A place is the part of an Entry that a search reads, in a quarter of a cache line.
-type place struct {
-	hash   Hash
-	number int32 // Slot + 1; 0: the place is free
-	last   int32
-}
-
-// leastPlaces is the number of places of an empty slice.
-const leastPlaces = 8
-
-// linePlaces is the number of places in a cache line.
-const linePlaces = 4
-
-// start returns the index at which the search for a key begins: a line does.
-func (s *slice) start(h Hash) int { return int(uint64(h)<<8>>(s.shift&63)) &^ (linePlaces - 1) }
-
-// find is search for a key that is likely to be here, and near.
-func (s *slice) find(h Hash) (i int, ok bool) {
-	i = s.start(h)
-	line := (*[linePlaces]place)(s.places[i:])
-	at := same(line[1].hash, h) | 2*same(line[2].hash, h) | 3*same(line[3].hash, h) // without branches: none could be foreseen
-	if p := &line[at]; p.hash == h && p.number != 0 {
-		return i + at, true
-	}
-	return s.search(h)
-}
-
-// same returns 1 if two hashes are the same, else 0.
-func same(a, b Hash) int {
-	x := uint64(a ^ b)
-	return int((x|-x)>>63 ^ 1)
-}
-
-// search returns the index of a key, or that of the free place where it would be; ok is false then.
-func (s *slice) search(h Hash) (i int, ok bool) {
-	mask := len(s.places) - 1
-	for i = s.start(h); ; i++ {
-		i &= mask
-		switch p := &s.places[i]; {
-		case p.number == 0:
-			return i, false
-		case p.hash == h:
-			return i, true
+// undo takes back what has changed since begin, the last change first. Each key then has the slot that it had.
+func (g *group) undo() {
+	g.kept = false
+	for _, c := range slices.Backward(g.changes) {
+		switch c.what {
+		case used:
+			at, _ := g.search(c.hash)
+			g.places[at].last, g.counts[at] = c.last, c.count
+		case added:
+			g.remove(c.hash)
+		case removed: // its slot was the last one that was freed
+			g.insert(&Entry{c.hash, c.slot, c.last, c.count})
 		}
 	}
+	g.forget()
 }
 
-// slotAt returns the slot of the key at index i.
-func (s *slice) slotAt(i int) int32 { return s.places[i].number - 1 }
-
-// at returns the key at index i.
-func (s *slice) at(i int) Entry {
-	return Entry{Hash: s.places[i].hash, Slot: s.slotAt(i), Last: s.places[i].last, Count: s.counts[i]}
-}
-
-// use counts n uses of the key at index i in a step.
-func (s *slice) use(i int, n int64, step int32) {
-	p, count := &s.places[i], &s.counts[i]
-	if j := s.journal; j.kept {
-		j.changes = append(j.changes, change{hash: p.hash, last: p.last, count: *count, what: used})
-	}
-	p.last, *count = step, add(*count, n)
-}
-
-// set puts a key at index i.
-func (s *slice) set(i int, e Entry) {
-	s.places[i], s.counts[i] = place{e.Hash, e.Slot + 1, e.Last}, e.Count
-}
-
-// remove takes out a key of the slice. It moves up the keys behind it that would no longer
-// be found (Knuth, The Art of Computer Programming, volume 3, algorithm 6.4R).
-func (s *slice) remove(h Hash) {
-	mask := len(s.places) - 1
-	hole, _ := s.find(h)
-	s.journal.note(removed, s.at(hole))
-	s.free = append(s.free, s.slotAt(hole))
-	s.live--
-	for i := hole; ; {
-		i = (i + 1) & mask
-		p := s.places[i]
-		if p.number == 0 {
-			break
-		}
-		if from := s.start(p.hash); (i-from)&mask >= (i-hole)&mask {
-			s.places[hole], s.counts[hole] = p, s.counts[i]
-			hole = i
-		}
-	}
-	s.places[hole] = place{}
-}
-
-// slot returns a slot that no key has.
-func (s *slice) slot() int32 {
-	if n := len(s.free); n > 0 {
-		slot := s.free[n-1]
-		s.free = s.free[:n-1]
-		return slot
-	}
-	s.next++
-	return s.next - 1
-}
-
-// collect returns the keys for which f of their last step is true, in no order.
-func (s *slice) collect(f func(last int32) bool) (list []Entry) {
-	for i := range s.places {
-		if p := &s.places[i]; p.number != 0 && f(p.last) {
-			list = append(list, s.at(i))
+// collect returns the keys of slice i for which f of their last step is true, in no order.
+func (g *group) collect(i int, f func(last int32) bool) (list []Entry) {
+	for at := i * g.each; at < (i+1)*g.each; at++ {
+		if p := &g.places[at]; p.number != 0 && f(p.last) {
+			list = append(list, g.at(at))
 		}
 	}
 	return list
 }
 
-// room evicts keys that the step does not use, so that fresh keys fit into limit, and returns
-// the fresh keys that fit.
-func (s *slice) room(limit int, fresh []Entry, step int32) (kept []Entry, evicted int) {
+// room evicts keys of slice i that the step does not use, so that fresh keys fit into limit, and returns the fresh keys
+// that fit.
+func (g *group) room(i, limit int, fresh []Entry, step int32) (kept []Entry, evicted int) {
+	s := &g.slices[i]
 	need := s.live + len(fresh) - limit
 	if need <= 0 {
 		return fresh, 0
 	}
-	old := s.collect(func(last int32) bool { return last != step })
+	old := g.collect(i, func(last int32) bool { return last != step })
 	if n := max(need, limit/16); n < len(old) {
 		partition(old, n, byRank)
 		old = old[:n]
 	}
 	for _, e := range old {
-		s.remove(e.Hash)
+		g.remove(e.Hash)
 	}
 	if n := limit - s.live; n < len(fresh) {
 		partition(fresh, len(fresh)-n, byRank)
