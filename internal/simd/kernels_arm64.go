@@ -182,7 +182,7 @@ func whereBytesVec(level uint8, dst *byte, a *byte, b *byte, cond *byte, n int) 
 
 func toInt32Vec(level uint8, dst *int32, src *float32, n int) { panic(noKernel) }
 
-func copyRowsVec(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int) {
+func copyRowsVec(wide bool, dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int) {
 	panic(noKernel)
 }
 

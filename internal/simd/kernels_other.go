@@ -353,7 +353,7 @@ func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float3
 	panic(noKernel)
 }
 
-func copyRowsVec(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int) {
+func copyRowsVec(wide bool, dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int) {
 	panic(noKernel)
 }
 

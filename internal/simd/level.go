@@ -47,7 +47,7 @@ func allBut(list ...kernel) kernelSet {
 var offers = [...]kernelSet{
 	Scalar:     {},
 	NEON:       neonKernels,
-	AVX2:       allBut(copyRowsKernel, zipRowsKernel, fromRowsBF16Kernel, toRowsBF16Kernel, normalsKernel),
+	AVX2:       allBut(zipRowsKernel, fromRowsBF16Kernel, toRowsBF16Kernel, normalsKernel),
 	AVX512:     allBut(),
 	AVX512BF16: allBut(),
 	AMX:        allBut(),

@@ -54,7 +54,7 @@ const (
 // copyRows is CopyRows in bytes. It prefetches dst and src as many bytes ahead as dstAhead and srcAhead say.
 func (m Mode) copyRows(dst []byte, dstStep, dstAhead int, src []byte, srcStep, srcAhead, rows, n int) {
 	const long = 1 << 10 // a call a row costs little then
-	if !m.has(copyRowsKernel) || n >= long {
+	if !m.has(copyRowsKernel) || n >= long || !m.wide() && n%32 != 0 {
 		for i := range rows {
 			if d, s := dst[i*dstStep:][:n], src[i*srcStep:][:n]; m.NonTemporal {
 				m.copy(d, s, copyKernel, copyVec)
@@ -66,7 +66,7 @@ func (m Mode) copyRows(dst []byte, dstStep, dstAhead int, src []byte, srcStep, s
 	}
 	each := callBytes / n
 	for i := 0; i < rows; i += each {
-		copyRowsVec(&dst[i*dstStep], dstStep, dstAhead, &src[i*srcStep], srcStep, srcAhead, n, min(each, rows-i))
+		copyRowsVec(m.wide(), &dst[i*dstStep], dstStep, dstAhead, &src[i*srcStep], srcStep, srcAhead, n, min(each, rows-i))
 	}
 }
 

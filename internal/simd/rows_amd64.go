@@ -4,10 +4,10 @@
 
 package simd
 
-// copyRowsVec copies rows > 0 rows of n > 0 bytes.
+// copyRowsVec copies rows > 0 rows of n > 0 bytes, unless wide a multiple of 32.
 //
 //go:noescape
-func copyRowsVec(dst *byte, dstStep int, dstAhead int, src *byte, srcStep int, srcAhead int, n int, rows int)
+func copyRowsVec(wide bool, dst *byte, dstStep int, dstAhead int, src *byte, srcStep int, srcAhead int, n int, rows int)
 
 // transpose32Vec writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ 16 rows and cols > 0 columns of src, 8 rows unless wide; steps are in bytes.
 //

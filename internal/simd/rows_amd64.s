@@ -20,17 +20,19 @@ DATA lanes64<>+16(SB)/8, $0x0000000000000002
 DATA lanes64<>+24(SB)/8, $0x0000000000000003
 GLOBL lanes64<>(SB), RODATA|NOPTR, $32
 
-// func copyRowsVec(dst *byte, dstStep int, dstAhead int, src *byte, srcStep int, srcAhead int, n int, rows int)
+// func copyRowsVec(wide bool, dst *byte, dstStep int, dstAhead int, src *byte, srcStep int, srcAhead int, n int, rows int)
 // Requires: AVX, AVX512BW, AVX512F, BMI2, MMX+
-TEXT ·copyRowsVec(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), DI
-	MOVQ  dstStep+8(FP), R8
-	MOVQ  dstAhead+16(FP), R10
-	MOVQ  src+24(FP), SI
-	MOVQ  srcStep+32(FP), R9
-	MOVQ  srcAhead+40(FP), R11
-	MOVQ  n+48(FP), DX
-	MOVQ  rows+56(FP), CX
+TEXT ·copyRowsVec(SB), NOSPLIT, $0-72
+	MOVQ  dst+8(FP), DI
+	MOVQ  dstStep+16(FP), R8
+	MOVQ  dstAhead+24(FP), R10
+	MOVQ  src+32(FP), SI
+	MOVQ  srcStep+40(FP), R9
+	MOVQ  srcAhead+48(FP), R11
+	MOVQ  n+56(FP), DX
+	MOVQ  rows+64(FP), CX
+	CMPB  wide+0(FP), $0x00
+	JE    narrowrow
 	MOVQ  DX, BX
 	ANDQ  $0x3f, BX
 	MOVQ  $-1, R13
@@ -74,6 +76,26 @@ short:
 	ADDQ       R8, DI
 	DECQ       CX
 	JNE        short
+	VZEROUPPER
+	RET
+
+narrowrow:
+	LEAQ (SI)(R11*1), R14
+	LEAQ (DI)(R10*1), R12
+	XORQ AX, AX
+
+narrowvector:
+	PREFETCHT0 (R14)(AX*1)
+	PREFETCHT0 (R12)(AX*1)
+	VMOVDQU    (SI)(AX*1), Y0
+	VMOVDQU    Y0, (DI)(AX*1)
+	ADDQ       $0x20, AX
+	CMPQ       AX, DX
+	JLT        narrowvector
+	ADDQ       R9, SI
+	ADDQ       R8, DI
+	DECQ       CX
+	JNE        narrowrow
 	VZEROUPPER
 	RET
 

@@ -39,7 +39,7 @@ var rowKernels = []struct {
 }
 
 const (
-	copyRowsSignature  = "func(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int)"
+	copyRowsSignature  = "func(wide bool, dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int)"
 	transposeSignature = "func(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
 	zipRowsSignature   = "func(dst *byte, dstStep int, src *byte, srcStep, n, rows int)"
 	fromRowsSignature  = "func(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, rows int)"
@@ -56,31 +56,37 @@ func rowFunction(c *build.Context, name, signature, doc string) {
 
 // copyRows moves rows of any length, their last part under a mask. With each part of a
 // row it asks for that of a later one, dstAhead and srcAhead bytes on: the processor
-// does not see where rows begin.
+// does not see where rows begin. AVX2 has no masks for bytes: without AVX-512 a row is whole vectors.
 func copyRows(c *build.Context, name string) {
-	rowFunction(c, name, copyRowsSignature, "copies rows > 0 rows of n > 0 bytes.")
+	rowFunction(c, name, copyRowsSignature, "copies rows > 0 rows of n > 0 bytes, unless wide a multiple of 32.")
 	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
 	tail, at := reg.RBX, reg.RAX
 	dstAhead, srcAhead, laterDst, laterSrc := reg.R10, reg.R11, reg.R12, reg.R14
 	load(c, "dst", dst, "dstStep", dstStep, "dstAhead", dstAhead, "src", src, "srcStep", srcStep, "srcAhead", srcAhead, "n", n, "rows", rows)
+	vectors := func(label string, bytes uint64, copy func(src, dst operand.Mem)) {
+		c.Label(label + "row")
+		c.LEAQ(operand.Mem{Base: src, Index: srcAhead, Scale: 1}, laterSrc)
+		c.LEAQ(operand.Mem{Base: dst, Index: dstAhead, Scale: 1}, laterDst)
+		c.XORQ(at, at)
+		c.Label(label + "vector")
+		c.PREFETCHT0(operand.Mem{Base: laterSrc, Index: at, Scale: 1})
+		c.PREFETCHT0(operand.Mem{Base: laterDst, Index: at, Scale: 1})
+		copy(operand.Mem{Base: src, Index: at, Scale: 1}, operand.Mem{Base: dst, Index: at, Scale: 1})
+		c.ADDQ(operand.Imm(bytes), at)
+		c.CMPQ(at, n)
+		c.JLT(operand.LabelRef(label + "vector"))
+	}
+	c.CMPB(address(c, "wide"), operand.Imm(0))
+	c.JE(operand.LabelRef("narrowrow"))
 	c.MOVQ(n, tail)
 	c.ANDQ(operand.Imm(63), tail)
 	byteMask(c, tail, reg.K1)
 	c.SUBQ(tail, n) // whole vectors
 	c.JE(operand.LabelRef("short"))
-
-	c.Label("row")
-	c.LEAQ(operand.Mem{Base: src, Index: srcAhead, Scale: 1}, laterSrc)
-	c.LEAQ(operand.Mem{Base: dst, Index: dstAhead, Scale: 1}, laterDst)
-	c.XORQ(at, at)
-	c.Label("vector")
-	c.PREFETCHT0(operand.Mem{Base: laterSrc, Index: at, Scale: 1})
-	c.PREFETCHT0(operand.Mem{Base: laterDst, Index: at, Scale: 1})
-	c.VMOVDQU64(operand.Mem{Base: src, Index: at, Scale: 1}, reg.Z0)
-	c.VMOVDQU64(reg.Z0, operand.Mem{Base: dst, Index: at, Scale: 1})
-	c.ADDQ(operand.Imm(64), at)
-	c.CMPQ(at, n)
-	c.JLT(operand.LabelRef("vector"))
+	vectors("", 64, func(src, dst operand.Mem) {
+		c.VMOVDQU64(src, reg.Z0)
+		c.VMOVDQU64(reg.Z0, dst)
+	})
 	c.TESTQ(tail, tail)
 	c.JE(operand.LabelRef("next"))
 	c.VMOVDQU8_Z(operand.Mem{Base: src, Index: at, Scale: 1}, reg.K1, reg.Z0)
@@ -94,6 +100,12 @@ func copyRows(c *build.Context, name string) {
 	c.VMOVDQU8_Z(operand.Mem{Base: src}, reg.K1, reg.Z0)
 	c.VMOVDQU8(reg.Z0, reg.K1, operand.Mem{Base: dst})
 	nextRow(c, dst, dstStep, src, srcStep, rows, "short")
+
+	vectors("narrow", 32, func(src, dst operand.Mem) {
+		c.VMOVDQU(src, reg.Y0)
+		c.VMOVDQU(reg.Y0, dst)
+	})
+	nextRow(c, dst, dstStep, src, srcStep, rows, "narrowrow")
 }
 
 // reverse turns a row round, from its end on.
