@@ -65,15 +65,37 @@ func (s *Snapshots) memory(p *kept.Part) kept.Memory {
 	if !s.several() || p.Hosts[0] == s.here() {
 		return s.at.File
 	}
+	if idle := p.Hosts[0] - s.hosts(); idle >= 0 {
+		return s.at.Idle[idle]
+	}
 	return s.at.Hosts[p.Hosts[0]]
 }
 
-// verifier returns the rank that checks the part of rank part: one of a host that has it.
+// idle returns what the hosts without ranks of this attempt have, in their order.
+func (s *Snapshots) idle(entries []kept.Entry) (all [][]kept.Entry) {
+	most := 0
+	for _, e := range entries {
+		most = max(most, int(e.Ranks))
+	}
+	for _, m := range s.at.Idle {
+		its, err := kept.EntriesOf(m, most)
+		if err != nil {
+			its = nil // the host is lost now
+		}
+		all = append(all, its)
+	}
+	return all
+}
+
+// verifier returns the rank that checks the part of rank part: one of a host that has it, if ranks are there.
 func (s *Snapshots) verifier(last *kept.Snapshot, part int) int {
 	if part < 0 || part >= len(last.Parts) {
 		return 0 // whose reading of it fails
 	}
 	there := s.ranksOn(last.Parts[part].Hosts[0])
+	if len(there) == 0 { // an idle host
+		return part % s.c.Size()
+	}
 	return there[part%len(there)]
 }
 

@@ -93,15 +93,19 @@ func (h hostSet) keepOn(t *testing.T, s setting, attempt, step int) {
 	})
 }
 
-// loadOn loads the last snapshot on the hosts, which has to be of step want.
-func (h hostSet) loadOn(t *testing.T, s setting, want int) {
+// loadOn loads the last snapshot on the hosts, and on idle ones that have no ranks. It has to be of step want.
+func (h hostSet) loadOn(t *testing.T, s setting, want int, idle ...*os.File) {
 	t.Helper()
 	onSetting(t, s, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		all := full(m, s, tensor.Float32, true)
 		state := stateOf(all)
 		stored := -1
 		state.AddValue("step", &stored)
-		snaps, err := OpenSnapshots(h.with(ctx, world, 1, nil), world, state)
+		ctx = h.with(ctx, world, 1, nil)
+		for _, f := range idle {
+			job.SnapshotsOf(ctx).Idle = append(job.SnapshotsOf(ctx).Idle, f)
+		}
+		snaps, err := OpenSnapshots(ctx, world, state)
 		if err != nil {
 			return err
 		}
@@ -138,6 +142,23 @@ func TestSnapshotsAfterTheLossOfAHost(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Hosts on which fewer ranks leave none still give what they have. One of them may be lost.
+func TestSnapshotsOfHostsWithoutRanks(t *testing.T) {
+	h, from := newHosts(t, 3), settings()[5]
+	h.keepOn(t, from, 0, 10)
+	lost := snapshotMemory(t)
+	lost.Close() // reading it is an error
+	for i, to := range settings() {
+		t.Run(to.name, func(t *testing.T) {
+			h[:1].loadOn(t, to, 10, h[1:]...)
+			h[:1].loadOn(t, to, 10, []*os.File{lost, h[2]}...)
+			if i%3 == 0 && to.ranks > 1 {
+				h[1:].loadOn(t, to, 10, h[0])
+			}
+		})
 	}
 }
 

@@ -105,7 +105,14 @@ func (s *Snapshots) find(ctx context.Context) error {
 	for rank, entries := range said {
 		hosts[s.hostOf(rank)] = append(hosts[s.hostOf(rank)], entries...)
 	}
-	all := kept.Join(hosts)
+	var idle [][]kept.Entry
+	if s.c.Rank() == 0 {
+		idle = s.idle(entries)
+	}
+	if idle, err = comm.BroadcastObject(ctx, s.c, idle, 0); err != nil {
+		return err
+	}
+	all := kept.Join(append(hosts, idle...))
 	for _, last := range all {
 		s.choose(&last)
 		text, err := s.read(ctx, &last)

@@ -19,7 +19,7 @@ import (
 
 func snapshotMemory(t *testing.T) *os.File {
 	t.Helper()
-	f, err := kept.Create(kept.Name)
+	f, err := kept.Create()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // What an attempt has made the next one takes from memory, on as many ranks or others; not what
 // did not fit, nor what is damaged.
 func TestShareKept(t *testing.T) {
-	f, err := snapshot.Create(snapshot.Name)
+	f, err := snapshot.Create()
 	if err != nil {
 		t.Fatal(err)
 	}

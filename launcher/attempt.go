@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/internal/mem"
+	"github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/guardian"
 	"github.com/gorun-spmd/gorun/launcher/options"
@@ -86,6 +87,9 @@ func (a *attempt) run(signals <-chan os.Signal) (*supervisor.Outcome, error) {
 	}
 	if a.elastic != nil {
 		sup.Resize = a.resize
+		if err := snapshot.Started(a.elastic.file, os.Getpid(), len(a.plan.ranks)); err != nil {
+			return nil, err
+		}
 		if a.traces == nil {
 			sup.Brief = elasticGrace
 		}

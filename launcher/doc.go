@@ -91,7 +91,8 @@
 // On several hosts a process on each, which outlives the ranks there, owns the memory
 // (internal/depot), and a host's snapshots are copied to the next host. After an attempt that has
 // failed gorun asks each of these processes to end the ranks of its host; the hosts that do not
-// answer are lost, and the next attempt is handed over for those that are left.
+// answer are lost, and the next attempt is handed over for those that are left. Hosts that have no ranks of it still give the parts of
+// the last snapshot that they have.
 //
 // # Traces
 //

@@ -30,7 +30,7 @@ func newElastic(o *options.Options) (*elastic, error) {
 	if o.Elastic == "" {
 		return nil, nil
 	}
-	f, err := snapshot.Create(snapshot.Name)
+	f, err := snapshot.Create()
 	if err != nil {
 		return nil, exit.Remedied(err)
 	}
@@ -125,7 +125,6 @@ func (a *attempt) nextRanks(o *supervisor.Outcome) int {
 		return n
 	}
 	if wanted, err := snapshot.Wanted(a.elastic.file); err == nil && wanted > 0 && o.Reason == supervisor.Resized {
-		_ = snapshot.Want(a.elastic.file, 0)
 		return wanted
 	}
 	if a.opts.Elastic != options.ElasticShrink || o.Reason != supervisor.Failed && o.Reason != supervisor.Hung {

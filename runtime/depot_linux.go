@@ -66,6 +66,20 @@ func (r *rank) joinDepot(ctx context.Context, world *comm.Comm) error {
 		}
 		s.HostOf = append(s.HostOf, host)
 	}
+	var all []depot.Info
+	if r.job.Rank == 0 && c.Attempt > 0 {
+		if all, err = depot.All(c); err != nil {
+			return fmt.Errorf("runtime: %w", err)
+		}
+	}
+	if all, err = comm.BroadcastObject(ctx, world, all, 0); err != nil {
+		return err
+	}
+	for _, info := range all {
+		if _, ok := numbers[info.ID]; !ok {
+			s.Idle = append(s.Idle, depot.NewRemote(info, c))
+		}
+	}
 	if r.job.Rank == 0 {
 		s.Tell = func(step int) { r.tell(job.Word{Kind: job.Kept, Status: step}) }
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMemoryThatIsLeft(t *testing.T) {
-	f, err := snapshot.Create(snapshot.DepotName)
+	f, err := snapshot.Create()
 	if err != nil {
 		t.Fatal(err)
 	}

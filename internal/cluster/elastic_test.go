@@ -31,6 +31,7 @@ func TestElastic(t *testing.T) {
 	build(t, c.dir)
 	c.write("two", "node1 slots=2\nnode2 slots=2\n")
 	c.write("three", "node1 slots=2\nnode2 slots=1\nnode3 slots=1\n")
+	c.write("six", "node1 slots=2\nnode2 slots=2\nnode3 slots=2\n")
 	learn := train(c.dir, "-steps", "60", "-json", "-snapshot", "3", "-metrics", filepath.Join(c.dir, stepsFile))
 	alone, err := c.run(c.hosts[0], patience, nil, append([]string{"gorun", "-np", "2", "--same-bits"}, learn...)...)
 	want := state.FindString(alone)
@@ -38,6 +39,7 @@ func TestElastic(t *testing.T) {
 		t.Fatalf("on one host: %v\n%s", err, alone)
 	}
 	t.Run("gorun is killed", func(t *testing.T) { c.loses(t, learn) })
+	t.Run("a lost host serves again", func(t *testing.T) { c.returns(t, want, learn) })
 	t.Run("a host has no gorun", func(t *testing.T) { c.lacksGorun(t, learn) })
 	for _, e := range []elasticCase{
 		{"a rank is killed", "two", "openmpi mpich", []string{"--elastic", "restart"}, c.killRank(2),
@@ -52,6 +54,13 @@ func TestElastic(t *testing.T) {
 			[]string{"node2 lost", "with 3 ranks, restart 1"}},
 		{"all processes of a host are killed", "three", "", []string{"--elastic", "restart"},
 			c.killAll(3, "train", "gorun", "orted", "prted", "hydra_pmi_proxy"), []string{"node3 lost", "with 3 ranks, restart 1"}},
+		{"fewer ranks are wanted", "three", "openmpi", []string{"--elastic", "restart"}, c.scale(2, ""),
+			[]string{"2 ranks wanted: ranks have", "with 2 ranks, restart 1, from the last snapshot"}},
+		{"more ranks are wanted", "six", "mpich", []string{"--elastic", "shrink"}, c.scale(6, ""), []string{"with 6 ranks, restart 1"}},
+		{"too many ranks are wanted", "two", "", []string{"--elastic", "restart"}, func() {
+			c.scale(5, "does not go on with 5 ranks; it says why")()
+			c.killRank(2)()
+		}, []string{"5 ranks wanted, and refused: there are no slots for them on node1, node2", "restart 1"}},
 	} {
 		for _, via := range []string{"openmpi", "mpich"} {
 			if *harms == 1 && !strings.Contains(e.once, via) {
@@ -80,6 +89,16 @@ func (c *cluster) killRank(k int) func() {
 		for _, it := range c.running(c.hosts[k-1], "train") {
 			c.kill(it)
 			return
+		}
+	}
+}
+
+// scale returns a function that asks, on the host of gorun, for a number of ranks. The answer is an error if one is given.
+func (c *cluster) scale(ranks int, failure string) func() {
+	return func() {
+		out, err := c.run(c.hosts[0], patience, nil, "gorun", "scale", strconv.Itoa(ranks))
+		if err == nil != (failure == "") || !strings.Contains(out, failure) {
+			c.t.Errorf("gorun scale %d: %v: %s, want %q", ranks, err, out, failure)
 		}
 	}
 }
@@ -178,6 +197,34 @@ func (c *cluster) loses(t *testing.T, learn []string) {
 		c.kill(it)
 	}
 	_ = cmd.Wait() // it was killed
+	c.clean(t, c.hosts...)
+}
+
+// returns cuts a host off, and asks for its ranks again when it is back.
+func (c *cluster) returns(t *testing.T, want string, learn []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd, out := c.learning(ctx, t, append([]string{"gorun", "--hostfile", "two", "--via", "mpich", "-np", "4", "--same-bits",
+		"--elastic", "restart"}, learn...))
+	resumed := func(times int) func() bool {
+		return func() bool { return strings.Count(out.String(), "resumed at step") == times || ctx.Err() != nil }
+	}
+	c.cable(2, "down")
+	defer c.cable(2, "up")
+	c.await("the attempt without the host", resumed(1))
+	c.cable(2, "up")
+	c.scale(4, "")()
+	c.await("the attempt with it", resumed(2))
+	err := cmd.Wait()
+	text := out.String()
+	if got := state.FindString(text); err != nil || got != want {
+		t.Errorf("%v, got %s, want %s; output:\n%s", err, got, want, text)
+	}
+	for _, s := range []string{"node2 lost", "with 2 ranks, restart 1", "trying all hosts again", "with 4 ranks, restart 2"} {
+		if !strings.Contains(text, s) {
+			t.Errorf("no %q in:\n%s", s, text)
+		}
+	}
 	c.clean(t, c.hosts...)
 }
 

@@ -25,7 +25,7 @@ type depot struct {
 	remote net.Listener
 	secret keepalive.Secret
 	info   Info
-	tether func(net.Conn) // takes a tether; nil: none is taken
+	hub    *Hub // nil: this depot is not gorun's
 
 	mu    sync.Mutex
 	ranks map[*net.UnixConn]*os.Process // that are connected
@@ -39,9 +39,9 @@ var errTaken = errors.New("depot: this host has one")
 // socket is the abstract name of a job's depot: no file is left.
 func socket(id string) *net.UnixAddr { return &net.UnixAddr{Name: "@gorun-depot-" + id, Net: "unix"} }
 
-// open makes the memory of this host for the job with this ID, and serves it. tether is
-// called with each depot that connects as to gorun; nil if this one is not gorun.
-func open(id string, secret keepalive.Secret, tether func(net.Conn)) (*depot, error) {
+// open makes the memory of this host for the job with this ID, and serves it. hub is nil if this
+// depot is not gorun's.
+func open(id string, secret keepalive.Secret, hub *Hub) (*depot, error) {
 	local, err := net.ListenUnix("unix", socket(id))
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, errTaken
@@ -54,7 +54,7 @@ func open(id string, secret keepalive.Secret, tether func(net.Conn)) (*depot, er
 		local.Close()
 		return nil, fmt.Errorf("depot: %w", err)
 	}
-	file, err := snapshot.Create(snapshot.DepotName)
+	file, err := snapshot.Create()
 	if err != nil {
 		local.Close()
 		remote.Close()
@@ -64,7 +64,7 @@ func open(id string, secret keepalive.Secret, tether func(net.Conn)) (*depot, er
 	if err != nil {
 		host = "unknown"
 	}
-	d := &depot{file: file, local: local, remote: remote, secret: secret, tether: tether,
+	d := &depot{file: file, local: local, remote: remote, secret: secret, hub: hub,
 		ranks: map[*net.UnixConn]*os.Process{}, users: map[net.Conn]int{},
 		info: Info{ID: rand.Text(), Host: host, Addresses: keepalive.Addresses(), Port: remote.Addr().(*net.TCPAddr).Port}}
 	go keepalive.Accept(local, func(c net.Conn) { d.serveRank(c.(*net.UnixConn)) })
@@ -173,8 +173,10 @@ func (d *depot) serveHost(c net.Conn) {
 	}
 	switch {
 	case err != nil:
-	case purpose == forTether && d.tether != nil:
-		d.tether(c)
+	case purpose == forTether && d.hub != nil:
+		d.hub.hold(c)
+	case purpose == forDepots && d.hub != nil:
+		_ = json.NewEncoder(c).Encode(append(d.hub.others(), d.info)) // the other end sees that it is not whole
 	case purpose == forMemory && d.use(c, attempt):
 		serveMemory(c, d.file)
 		d.mu.Lock()

@@ -137,7 +137,7 @@ func TestCopyToAnotherHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := snapshot.Create(snapshot.DepotName)
+	own, err := snapshot.Create()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,6 +210,13 @@ func TestProcess(t *testing.T) {
 	if alive := h.End(4); len(alive) != 2 {
 		t.Fatalf("%q answer", alive)
 	}
+	all, err := All(&c)
+	if err != nil || len(all) != 2 || all[0].ID == all[1].ID || all[1].ID != h.own.info.ID || all[0].Host != all[1].Host || all[0].Port == all[1].Port {
+		t.Fatalf("%+v, %v: want this host's depot and the process", all, err)
+	}
+	if _, err := All(&Contract{}); err == nil || !strings.Contains(err.Error(), "asking gorun for the depots") {
+		t.Errorf("without the secret: %v", err)
+	}
 	awaitDepots(t, c.ID, 1) // the second says that there is one, and then ends
 	unix.Close(ends[1])
 	if n, err := unix.Read(ends[0], make([]byte, 1)); n != 0 || err != nil { // it waits if another has the end
@@ -260,7 +267,7 @@ func BenchmarkCopy(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	own, err := snapshot.Create(snapshot.DepotName)
+	own, err := snapshot.Create()
 	if err != nil {
 		b.Fatal(err)
 	}

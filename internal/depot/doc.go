@@ -9,6 +9,7 @@
 //	rank ── abstract socket ──> depot of its host     the memory's descriptor, where the depot can be reached
 //	rank ──────── TCP ────────> depot of another host reads and writes in the memory: a [Remote]
 //	depot ─────── TCP ────────> gorun                 the tether; gorun asks by it to end the ranks
+//	rank 0 ────── TCP ────────> gorun                 learns of the depots of hosts that have no ranks now
 //
 // A rank holds its connection to the depot of its host for as long as it lives. Before another
 // attempt of the job begins, gorun has each depot kill the ranks that are still connected, so that

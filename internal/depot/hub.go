@@ -5,12 +5,14 @@ package depot
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,13 +27,13 @@ type Hub struct {
 	closed chan struct{}
 
 	mu      sync.Mutex
-	tethers map[net.Conn]string // the name of the host at the other end
+	tethers map[net.Conn]Info // of the depot at the other end
 }
 
 // NewHub opens the depot of this host, and listens to those of others.
 func NewHub() (*Hub, error) {
-	h := &Hub{id: rand.Text(), secret: keepalive.NewSecret(), closed: make(chan struct{}), tethers: map[net.Conn]string{}}
-	own, err := open(h.id, h.secret, h.hold)
+	h := &Hub{id: rand.Text(), secret: keepalive.NewSecret(), closed: make(chan struct{}), tethers: map[net.Conn]Info{}}
+	own, err := open(h.id, h.secret, h)
 	if err != nil {
 		return nil, err
 	}
@@ -48,22 +50,36 @@ func (h *Hub) Contract(attempt int) (Contract, error) {
 	return Contract{ID: h.id, Secret: h.secret, Gorun: self, Addresses: h.own.info.Addresses, Port: h.own.info.Port, Attempt: attempt}, nil
 }
 
+// Memory is that of this host.
+func (h *Hub) Memory() *os.File { return h.own.file }
+
 // hold keeps a tether.
 func (h *Hub) hold(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(patience)) // an error shows in the next call
-	size := make([]byte, 1)
+	size := make([]byte, 2)
 	if _, err := io.ReadFull(c, size); err != nil {
 		return
 	}
-	name := make([]byte, size[0])
-	if _, err := io.ReadFull(c, name); err != nil {
+	text := make([]byte, binary.LittleEndian.Uint16(size))
+	if _, err := io.ReadFull(c, text); err != nil {
+		return
+	}
+	var info Info
+	if json.Unmarshal(text, &info) != nil {
 		return
 	}
 	h.mu.Lock()
-	h.tethers[c] = string(name)
+	h.tethers[c] = info
 	_, _ = c.Write([]byte{taken}) // else the other end gives up
 	h.mu.Unlock()
 	<-h.closed
+}
+
+// others returns the depots of the other hosts.
+func (h *Hub) others() []Info {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.SortedFunc(maps.Values(h.tethers), func(a, b Info) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // End has the ranks of all attempts before next killed on every host, and returns the names of the
@@ -92,9 +108,9 @@ func (h *Hub) End(next int) (alive []string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c, name := range tethers {
+	for c, info := range tethers {
 		if answered[c] {
-			alive = append(alive, name)
+			alive = append(alive, info.Host)
 			continue
 		}
 		c.Close()

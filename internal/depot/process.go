@@ -4,6 +4,7 @@ package depot
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,8 +106,10 @@ func stay() error {
 		return fmt.Errorf("the depot for snapshots on %s cannot reach gorun: %w; a firewall between hosts may forbid it", d.info.Host, err)
 	}
 	defer tether.Close()
-	name := d.info.Host[:min(len(d.info.Host), 255)]
-	_, err = tether.Write(append([]byte{byte(len(name))}, name...))
+	text, err := json.Marshal(d.info)
+	if err == nil {
+		_, err = tether.Write(append(binary.LittleEndian.AppendUint16(nil, uint16(len(text))), text...))
+	}
 	if err == nil {
 		_, err = io.ReadFull(tether, make([]byte, 1))
 	}

@@ -38,6 +38,20 @@ func Ensure(c *Contract) error {
 	return fmt.Errorf("starting %s on this host, which holds snapshots for --elastic: %s", c.Gorun, text)
 }
 
+// All returns the depots of all hosts that gorun has not lost, those that have no rank of this attempt among them.
+func All(c *Contract) (list []Info, err error) {
+	conn, err := dial(c.Addresses, c.Port, c.Secret, forDepots, c.Attempt)
+	if err == nil {
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience)) // an error shows in the next call
+		err = json.NewDecoder(conn).Decode(&list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking gorun for the depots of all hosts: %w", err)
+	}
+	return list, nil
+}
+
 // A Local is a rank's hold on the depot of its host.
 type Local struct {
 	File *os.File // the memory

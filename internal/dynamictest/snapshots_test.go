@@ -25,7 +25,7 @@ func TestSnapshotsOfTablesOnADisk(t *testing.T) {
 		ranks int
 		l     embedding.Layout
 	}{{1, embedding.RowWise("tp")}, {3, embedding.RowCyclic("tp")}, {4, embedding.ColumnWise("tp")}, {2, embedding.RowWise("tp")}} {
-		f, err := snapshot.Create(snapshot.Name)
+		f, err := snapshot.Create()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,8 @@ type Snapshots struct {
 	// the number of each rank's host. File is that of this host, and Reserve is nil.
 	Hosts  []SnapshotMemory
 	HostOf []int
+	// Idle are the memories of hosts that have no ranks of this attempt, and had some of one before.
+	Idle []SnapshotMemory
 	// Fits returns an error if all snapshots on this host, those it keeps for another among them,
 	// cannot have so many bytes.
 	Fits func(bytes int) error

@@ -9,7 +9,7 @@ import (
 
 // Create makes the memory: a file without a name in a file system, closed on exec. In /proc it is called name. It is given back when
 // the last process that has it is gone.
-func Create(name string) (*os.File, error) {
+func Create() (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: memfd_create: %w; a filter of system calls, as containers have, forbids it: allow it there", err)

@@ -116,9 +116,12 @@ func readEntry(m Memory, sequence, rank int) (e Entry, ok bool, err error) {
 
 // Entries returns what the slots of a memory say of themselves: of one host's ranks, and of the
 // other host's for which it keeps copies.
-func Entries(m Memory) (all []Entry, err error) {
+func Entries(m Memory) (all []Entry, err error) { return EntriesOf(m, MaxRanks) }
+
+// EntriesOf is Entries for the first so many ranks.
+func EntriesOf(m Memory, ranks int) (all []Entry, err error) {
 	for slot := range 2 {
-		for rank, most := 0, MaxRanks; rank < most; rank++ {
+		for rank, most := 0, ranks; rank < most; rank++ {
 			e, ok, err := readEntry(m, slot, rank)
 			if err != nil {
 				return nil, err
@@ -127,7 +130,7 @@ func Entries(m Memory) (all []Entry, err error) {
 				all = append(all, e)
 			}
 			if rank == 0 && ok { // whose part is written with the others of a snapshot; on several hosts jobs do not grow
-				most = int(e.Ranks)
+				most = min(ranks, int(e.Ranks))
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func (m *mortal) WriteAt(b []byte, at int64) (int, error) {
 
 func create(t *testing.T) Memory {
 	t.Helper()
-	f, err := Create(Name)
+	f, err := Create()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package handover
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/depot"
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/options"
@@ -26,10 +28,11 @@ const elasticGrace = time.Second
 // counts as the user's: a launcher that ends the ranks for the loss of a host kills them until then.
 const elasticHeed = 20
 
-// An elastic job on several hosts goes on after a failure, from snapshots in the memory of its
-// hosts. A host that is lost stays so.
+// An elastic job on several hosts goes on after a failure, or with another number of ranks, from snapshots in the memory of its
+// hosts. A host that is lost stays so until more ranks are wanted than the others have slots for.
 type elastic struct {
 	hosts    []hosts.Host // that are left
+	memory   *os.File     // of this host, in which gorun scale asks for ranks
 	progress supervisor.Progress
 }
 
@@ -66,23 +69,33 @@ func (h *Handover) elasticAttempts(paths []string) (status int, err error) {
 		return 0, err
 	}
 	defer hub.Close()
-	h.elastic = &elastic{hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
+	h.elastic = &elastic{hosts: h.list.hosts, memory: hub.Memory(), progress: supervisor.Progress{Best: -1}}
 	for began := time.Now(); ; h.number++ {
 		h.again(began)
 		contract, err := hub.Contract(h.number)
 		if err != nil {
 			return 0, err
 		}
+		if err := snapshot.Started(h.elastic.memory, os.Getpid(), h.opts.Size()); err != nil {
+			return 0, err
+		}
 		status, o, err := h.attempt(paths, []string{depot.Var + "=" + contract.Encode()})
-		if err != nil || status == 0 || !mayGoOn(o) || h.opts.Restarts > 0 && !h.restartsLeft(h.console.Say) {
-			return status, err
+		if err != nil {
+			return 0, err
+		}
+		wanted := 0
+		if o.Reason == supervisor.Resized && o.Signal == 0 {
+			wanted, _ = snapshot.Wanted(h.elastic.memory)
+		}
+		if wanted == 0 && (status == 0 || !mayGoOn(o) || h.opts.Restarts > 0 && !h.restartsLeft(h.console.Say)) {
+			return status, nil
 		}
 		h.suspended += o.Suspended
 		ended := make(chan []string, 1)
 		go func(next int) { ended <- hub.End(next) }(h.number + 1)
 		select {
 		case alive := <-ended:
-			if !h.goesOn(alive, h.console.Say) {
+			if !h.goesOn(alive, wanted, h.console.Say) {
 				return status, nil
 			}
 		case s := <-h.signals:
@@ -95,9 +108,40 @@ func (h *Handover) elasticAttempts(paths []string) (status int, err error) {
 	}
 }
 
-// goesOn decides, after an attempt that failed, whether another follows on the hosts of which
-// alive has the names, and with how many ranks. It says what it does.
-func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) bool {
+// resize is the supervisor's: it reports whether another number of ranks is wanted, and says so. It refuses one for which there are no
+// slots.
+func (h *Handover) resize(say func(format string, args ...any)) bool {
+	wanted, err := snapshot.Wanted(h.elastic.memory)
+	if err != nil || wanted == 0 {
+		return false
+	}
+	fits := h.fits(h.list.hosts, wanted)
+	if wanted == h.opts.Size() || !fits {
+		if !fits {
+			say("%s wanted, and refused: there are no slots for them on %s", phrase.Count(wanted, "rank"), hostNames(h.list.hosts))
+		}
+		_ = snapshot.Want(h.elastic.memory, 0)
+		return false
+	}
+	say("%s wanted: ranks have %v to keep their state and end", phrase.Count(wanted, "rank"), h.opts.Grace)
+	return true
+}
+
+// fits reports whether hosts have slots for a number of ranks.
+func (h *Handover) fits(list []hosts.Host, ranks int) bool {
+	_, err := h.places(list, ranks)
+	return err == nil
+}
+
+// places returns on which of some hosts each of a number of ranks is.
+func (h *Handover) places(list []hosts.Host, ranks int) ([]int, error) {
+	by, _ := hosts.ParseMapBy(h.opts.MapBy) // the first attempt has shown that it is one
+	return hosts.Assign(list, ranks, hosts.Options{By: by, Oversubscribe: h.opts.Hosts.Oversubscribe, Cores: h.cores})
+}
+
+// goesOn decides, after an attempt that failed, or that ended because another number of ranks is wanted, whether another follows
+// on the hosts of which alive has the names, and with how many ranks. It says what it does. wanted is 0 after a failure.
+func (h *Handover) goesOn(alive []string, wanted int, say func(format string, args ...any)) bool {
 	e, ranks := h.elastic, h.opts.Size()
 	lost, gone := h.lost(alive)
 	begun, kept := h.words.progress()
@@ -105,24 +149,30 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 		say("%s lost: %s does not answer, or its memory is gone", strings.Join(lost, ", "), were(lost))
 		e.hosts = slices.DeleteFunc(slices.Clone(e.hosts), func(it hosts.Host) bool { return slices.Contains(lost, it.Name) })
 	}
-	e.progress.Failed(kept)
-	next := ranks
-	if h.opts.Elastic == options.ElasticShrink {
-		next = max(ranks-max(1, gone), min(ranks, max(1, h.opts.MinRanks)))
+	next, least := ranks, max(1, h.opts.MinRanks)
+	switch {
+	case wanted > 0:
+		next, least = wanted, min(wanted, least)
+		e.progress.Best = max(e.progress.Best, kept)
+	case h.opts.Elastic == options.ElasticShrink:
+		next = max(ranks-max(1, gone), min(ranks, least))
 	}
-	least := max(1, h.opts.MinRanks)
-	by, _ := hosts.ParseMapBy(h.opts.MapBy) // the first attempt has shown that it is one
-	for ; next >= least; next-- {
-		if _, err := hosts.Assign(e.hosts, next, hosts.Options{By: by, Oversubscribe: h.opts.Hosts.Oversubscribe, Cores: h.cores}); err == nil {
-			break
-		}
+	if wanted == 0 {
+		e.progress.Failed(kept)
+	}
+	if wanted > 0 && !h.fits(e.hosts, wanted) && len(lost) == 0 {
+		e.hosts = h.list.hosts
+		say("trying all hosts again: those that are left have no slots for %s", phrase.Count(wanted, "rank"))
+	}
+	for next >= least && !h.fits(e.hosts, next) {
+		next--
 	}
 	unreached, text, _ := h.words.unreached(e.hosts)
 	switch {
 	case unreached != "":
 		say("not starting the job again: %s cannot be reached", unreached)
 		return false
-	case !begun && len(lost) == 0 && text == "" && h.words.ownWord() && len(h.words.missing(ranks)) == 0: // as for a wrong flag
+	case wanted == 0 && !begun && len(lost) == 0 && text == "" && h.words.ownWord() && len(h.words.missing(ranks)) == 0: // as for a wrong flag
 		say("not starting the job again: it failed by its own word before its first step")
 		return false
 	case e.progress.Barren() != "":
@@ -156,9 +206,7 @@ func were(names []string) string {
 // lost returns the hosts, by their names in the list, whose ranks ran on none of those that are
 // alive, by their own names, or that ssh has found to be down, and how many ranks that were.
 func (h *Handover) lost(alive []string) (names []string, ranks int) {
-	by, _ := hosts.ParseMapBy(h.opts.MapBy) // the attempt has shown that it is one
-	places, err := hosts.Assign(h.elastic.hosts, h.opts.Size(),
-		hosts.Options{By: by, Oversubscribe: h.opts.Hosts.Oversubscribe, Cores: h.cores})
+	places, err := h.places(h.elastic.hosts, h.opts.Size())
 	if err != nil {
 		return nil, 0
 	}

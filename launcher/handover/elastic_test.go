@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/options"
@@ -114,13 +115,76 @@ func TestElasticDecisions(t *testing.T) {
 					h.words.take(w)
 				}
 				var lines []string
-				again := h.goesOn(a.alive, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
+				again := h.goesOn(a.alive, 0, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
 				text := strings.Join(lines, "; ")
 				if again != (a.ranks > 0) || again && o.Size() != a.ranks || !strings.Contains(text, a.says) {
 					t.Errorf("attempt %d: again %v with %d ranks, want %d; it says %q, want %q", i, again, o.Size(), a.ranks, text, a.says)
 				}
 			}
 		})
+	}
+}
+
+// A job goes on with as many ranks as gorun scale asks for, if they have slots on the hosts that are left.
+func TestElasticScales(t *testing.T) {
+	for _, c := range []struct {
+		wanted    int
+		lost      int // how many of the last hosts, before
+		alive     string
+		kept      int // 0: no snapshot
+		resizes   bool
+		ranks     int
+		says      string
+		remaining int // what is wanted after resize
+	}{
+		{2, 0, "node1.site node2.site node3.site", 5, true, 2, "starting the job again with 2 ranks, restart 1, from the last snapshot", 2},
+		{6, 0, "node1.site node2.site node3.site", 5, true, 6, "starting the job again with 6 ranks, restart 1, from the last snapshot", 6},
+		{3, 0, "node1.site node2.site node3.site", 0, true, 3, "with 3 ranks, restart 1; there is no snapshot yet", 3},
+		{5, 0, "node1.site node3.site", 5, true, 4, "node2 lost: it does not answer, or its memory is gone; starting the job again, " +
+			"restart 1", 5},
+		{6, 1, "node1.site node2.site", 5, true, 6, "trying all hosts again: those that are left have no slots for 6 ranks; starting the job again " +
+			"with 6 ranks, restart 1", 6},
+		{4, 0, "", 0, false, 4, "", 0},
+		{7, 1, "", 0, false, 4, "7 ranks wanted, and refused: there are no slots for them on node1, node2, node3", 0},
+	} {
+		o, err := options.Parse(strings.Fields("--elastic restart --host node1:2,node2:2,node3:2 -np 4 train"), 1, os.LookupEnv, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := hosts.ParseList("node1:2,node2:2,node3:2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory, err := snapshot.Create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer memory.Close()
+		if err := snapshot.Want(memory, c.wanted); err != nil {
+			t.Fatal(err)
+		}
+		h := &Handover{opts: o, list: hostList{hosts: list}, words: newWords(false),
+			elastic: &elastic{hosts: list[:3-c.lost], memory: memory, progress: supervisor.Progress{Best: -1}}}
+		for r := range 4 {
+			h.words.take(job.Word{Kind: job.Started, Rank: r, Host: fmt.Sprintf("node%d.site", r/2+1)})
+		}
+		if c.kept > 0 {
+			h.words.take(job.Word{Kind: job.Begun, Host: "node1.site"})
+			h.words.take(job.Word{Kind: job.Kept, Status: c.kept, Host: "node1.site"})
+		}
+		said := ""
+		say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) + "; " }
+		resizes := h.resize(say)
+		if resizes && !h.goesOn(strings.Fields(c.alive), c.wanted, say) {
+			t.Errorf("%d ranks: the job ends", c.wanted)
+		}
+		if left, err := snapshot.Wanted(memory); err != nil || left != c.remaining {
+			t.Errorf("%d ranks: %d are wanted then, want %d; %v", c.wanted, left, c.remaining, err)
+		}
+		if resizes != c.resizes || o.Size() != c.ranks || !strings.Contains(said, c.says) {
+			t.Errorf("%d ranks: resizes %v, goes on with %d ranks, want %v and %d; it says %q, want %q",
+				c.wanted, resizes, o.Size(), c.resizes, c.ranks, said, c.says)
+		}
 	}
 }
 

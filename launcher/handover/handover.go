@@ -414,7 +414,7 @@ func (h *Handover) supervise(a guardian.App, noStdin bool, made guardian.Spec) (
 	}
 	sup.Send = func(c guardian.Command) error { return g.Send(h.gently(sup.Reason, c)) }
 	if h.elastic != nil {
-		sup.Brief = elasticGrace
+		sup.Brief, sup.Resize = elasticGrace, func() bool { return h.resize(h.console.Say) }
 	}
 	if h.words != nil && h.opts.HangTimeout > 0 {
 		sup.Look = h.look
@@ -469,7 +469,7 @@ func (h *Handover) gently(why supervisor.Reason, c guardian.Command) guardian.Co
 		c.Signal = unix.SIGTERM
 	}
 	switch {
-	case why != supervisor.Interrupted && why != supervisor.TooLate:
+	case why != supervisor.Interrupted && why != supervisor.TooLate && why != supervisor.Resized:
 	case h.launcher.StopSignal != 0:
 		return guardian.Command{Action: guardian.SignalRanks, Signal: h.launcher.StopSignal}
 	case h.words != nil && h.words.started() == h.opts.Size():

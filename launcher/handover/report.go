@@ -42,6 +42,8 @@ func (h *Handover) report(o *supervisor.Outcome, name string) int {
 			return cmp.Or(status, 1)
 		}
 		return 128 + int(o.Signal)
+	case supervisor.Resized:
+		return 0
 	case supervisor.TooLate:
 		return exit.TimedOut
 	case supervisor.Closed:

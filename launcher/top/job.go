@@ -39,15 +39,19 @@ type runningJob struct {
 // Jobs returns the process ids of the launchers whose jobs this user may look into, in ascending
 // order.
 func Jobs() []int {
+	return slices.DeleteFunc(processes(), func(pid int) bool { return controlFile(pid) == "" })
+}
+
+// processes returns the ids of all processes, in ascending order.
+func processes() (all []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	var found []int
 	for _, dir := range dirs {
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && controlFile(pid) != "" {
-			found = append(found, pid)
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			all = append(all, pid)
 		}
 	}
-	slices.Sort(found)
-	return found
+	slices.Sort(all)
+	return all
 }
 
 // controlFile returns the name, in /proc, of the control segment that a process has made for a

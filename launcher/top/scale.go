@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -61,60 +60,68 @@ func Scale(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// ElasticJobs returns those of Jobs whose jobs are elastic.
-func ElasticJobs() []int {
-	return slices.DeleteFunc(Jobs(), func(pid int) bool { return snapshotFile(pid, snapshot.Name) == "" })
+// ElasticJobs returns the process ids of those launchers whose jobs are elastic, on several hosts too.
+func ElasticJobs() (found []int) {
+	for _, pid := range processes() {
+		memory, err := openSnapshots(pid)
+		if err != nil {
+			continue
+		}
+		if launcher, _, err := snapshot.Running(memory); err == nil && launcher == pid {
+			found = append(found, pid)
+		}
+		memory.Close()
+	}
+	return found
 }
 
 // scale asks the job for so many ranks, and waits until they are started.
 func (j *runningJob) scale(ranks int) error {
-	if snapshotFile(j.launcher, snapshot.DepotName) != "" {
-		return fmt.Errorf("job %d (%s) runs on several hosts, where ranks are not added or taken away; stop it, and start it with another -np "+
-			"from its checkpoint", j.launcher, j.command)
+	memory, err := openSnapshots(j.launcher)
+	if err != nil {
+		if err := j.attach(); err != nil {
+			return err
+		}
+		j.detach()
+		return fmt.Errorf("job %d (%s) is not elastic; start it with gorun --elastic restart or shrink", j.launcher, j.command)
 	}
-	if err := j.attach(); err != nil {
-		return err
-	}
-	defer j.detach()
-	memory, err := j.snapshots()
+	defer memory.Close()
+	launcher, _, err := snapshot.Running(memory)
 	if err != nil {
 		return err
 	}
-	defer memory.Close()
+	if launcher == 0 {
+		return fmt.Errorf("the gorun of job %d (%s) runs on another host; give the command there", j.launcher, j.command)
+	}
 	if err := snapshot.Want(memory, ranks); err != nil {
 		return err
 	}
 	for began := time.Now(); time.Since(began) < scaleTime; time.Sleep(5 * time.Millisecond) {
-		if err := j.attach(); err != nil {
-			if _, gone := os.Stat(fmt.Sprintf("/proc/%d", j.launcher)); gone != nil {
-				return fmt.Errorf("job %d has ended", j.launcher)
-			}
-			continue // between two attempts
+		if _, gone := os.Stat(fmt.Sprintf("/proc/%d", launcher)); gone != nil {
+			return fmt.Errorf("job %d has ended", launcher)
 		}
-		if wanted, err := snapshot.Wanted(memory); err == nil && wanted != ranks && j.segment.Ranks() == ranks {
-			return nil
+		switch wanted, err := snapshot.Wanted(memory); {
+		case err != nil:
+			return err
+		case wanted == ranks: // as yet
+			continue
 		}
+		if _, has, err := snapshot.Running(memory); err != nil || has == ranks {
+			return err
+		}
+		return fmt.Errorf("job %d does not go on with %s; it says why", launcher, phrase.Count(ranks, "rank"))
 	}
 	_ = snapshot.Want(memory, 0)
-	return fmt.Errorf("job %d has not begun with %d ranks in %v; see what it says", j.launcher, ranks, scaleTime)
+	return fmt.Errorf("job %d has not begun with %d ranks in %v; see what it says", launcher, ranks, scaleTime)
 }
 
-// snapshots opens the memory of the job's snapshots.
-func (j *runningJob) snapshots() (*os.File, error) {
-	name := snapshotFile(j.launcher, snapshot.Name)
-	if name == "" {
-		return nil, fmt.Errorf("job %d (%s) is not elastic; start it with gorun --elastic restart or shrink", j.launcher, j.command)
-	}
-	return os.OpenFile(name, os.O_RDWR, 0)
-}
-
-// snapshotFile returns where /proc has the memory for snapshots of that name that a launcher, or its rank, has open; "" if it has none.
-func snapshotFile(launcher int, name string) string {
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", launcher))
+// openSnapshots opens the memory for snapshots that a launcher, or its rank, has open.
+func openSnapshots(pid int) (*os.File, error) {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, link := range links {
-		if to, err := os.Readlink(link); err == nil && to == "/memfd:"+name+" (deleted)" {
-			return link
+		if to, err := os.Readlink(link); err == nil && to == snapshot.Link {
+			return os.OpenFile(link, os.O_RDWR, 0)
 		}
 	}
-	return ""
+	return nil, os.ErrNotExist
 }

@@ -3,6 +3,7 @@
 package top
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -77,14 +78,15 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A rank of an elastic job on several hosts has a control segment, and memory for snapshots, as gorun has of a job that can be scaled.
-func TestScaleOfAJobOnSeveralHosts(t *testing.T) {
+// A rank has a control segment, and memory for snapshots, as gorun has of a job that can be scaled. Only gorun's, which notes how many
+// ranks it has started, is a job; on the other hosts nothing is noted.
+func TestScaleFindsTheLauncher(t *testing.T) {
 	segment, err := control.CreateAlone(2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer segment.Close()
-	memory, err := snapshot.Create(snapshot.DepotName)
+	memory, err := snapshot.Create()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,32 @@ func TestScaleOfAJobOnSeveralHosts(t *testing.T) {
 	if slices.Contains(ElasticJobs(), os.Getpid()) || !slices.Contains(Jobs(), os.Getpid()) {
 		t.Errorf("elastic jobs %v, all jobs %v: this process, %d, is to be among the latter alone", ElasticJobs(), Jobs(), os.Getpid())
 	}
-	if err := newJob(os.Getpid()).scale(3); err == nil || !strings.Contains(err.Error(), "runs on several hosts") {
+	if err := newJob(os.Getpid()).scale(3); err == nil || !strings.Contains(err.Error(), "runs on another host; give the command there") {
 		t.Errorf("got %v", err)
+	}
+	if err := snapshot.Started(memory, os.Getpid(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(ElasticJobs(), os.Getpid()) {
+		t.Errorf("elastic jobs %v: %d is to be among them", ElasticJobs(), os.Getpid())
+	}
+	for _, c := range []struct {
+		has int // ranks, when the launcher has dealt with it
+		err string
+	}{{3, ""}, {2, "does not go on with 3 ranks; it says why"}} {
+		answered := make(chan error)
+		go func() {
+			for wanted := 0; wanted == 0; wanted, _ = snapshot.Wanted(memory) {
+				time.Sleep(time.Millisecond)
+			}
+			answered <- errors.Join(snapshot.Started(memory, os.Getpid(), c.has), snapshot.Want(memory, 0))
+		}()
+		err := newJob(os.Getpid()).scale(3)
+		if failed := <-answered; failed != nil {
+			t.Fatal(failed)
+		}
+		if err == nil != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%d ranks: %v, want %q", c.has, err, c.err)
+		}
 	}
 }
