@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -323,6 +325,54 @@ func TestValueOfAMap(t *testing.T) {
 		found.AddValue("seen", &seen)
 		if _, _, err := store.Resume(ctx, &found); err != nil || !maps.Equal(held, map[string]int{"a": 1}) {
 			return fmt.Errorf("%v, %w", held, err)
+		}
+		return nil
+	})
+}
+
+// What JSON refuses or loses is saved and loaded all the same.
+func TestValuesThatAreNotJSON(t *testing.T) {
+	type progress struct {
+		Best  float64
+		Seen  map[string]float32
+		Order *rand.PCG
+	}
+	fs := newMemFS()
+	onRanks(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		store, err := Open(ctx, world, "root", Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		best, losses, pcg := math.Inf(1), []float64{1, math.NaN(), math.Inf(-1)}, rand.NewPCG(1, 2)
+		signal := complex(1, 2)
+		bounds := map[string]float64{"a": math.Inf(1)}
+		all := progress{Best: math.Inf(-1), Seen: map[string]float32{"x": 1}, Order: rand.NewPCG(3, 4)}
+		var state State
+		state.AddValue("best", &best)
+		state.AddValue("losses", &losses)
+		state.AddValue("order", pcg)
+		state.AddValue("signal", &signal)
+		state.AddValue("bounds", &bounds)
+		state.AddValue("all", &all)
+		if err := store.Save(ctx, 1, &state); err != nil {
+			return err
+		}
+		if err := store.Wait(); err != nil {
+			return err
+		}
+		next, its := pcg.Uint64(), all.Order.Uint64()
+		best, losses, signal, all.Best, all.Seen["y"] = 3, []float64{1, 2, 3, 4}, 0, 0, 2
+		held := bounds
+		held["b"] = 1
+		if _, _, err := store.Resume(ctx, &state); err != nil {
+			return err
+		}
+		switch {
+		case !math.IsInf(best, 1), len(losses) != 3, losses[0] != 1, !math.IsNaN(losses[1]), !math.IsInf(losses[2], -1),
+			signal != complex(1, 2), !maps.Equal(held, map[string]float64{"a": math.Inf(1)}), !math.IsInf(all.Best, -1), len(all.Seen) != 1:
+			return fmt.Errorf("%v, %v, %v, %v, %v", best, losses, signal, held, all)
+		case pcg.Uint64() != next, all.Order.Uint64() != its:
+			return errors.New("a generator of random numbers goes on elsewhere")
 		}
 		return nil
 	})

@@ -2,12 +2,10 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -101,10 +99,7 @@ func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, given *
 	}
 	for _, v := range state.values {
 		if text, ok := x.Values[o.name(v.name)]; ok {
-			if at := reflect.ValueOf(v.at).Elem(); at.Kind() == reflect.Map {
-				at.Clear() // else it would keep entries that the saved one has not
-			}
-			if err := json.Unmarshal(text, v.at); err != nil {
+			if err := decodeValue(text, v.at); err != nil {
 				return nil, fmt.Errorf("%s: value %q: %w", path, v.name, err)
 			}
 		}

@@ -240,13 +240,20 @@ func (s *State) keep(err error) {
 }
 
 // AddValue adds a small value, such as a counter or a seed: at points to
-// something that encoding/json encodes. It is kept in the index, as it is on the
+// something that encoding/json encodes, or encoding/gob, as numbers that may be NaN or
+// infinite and the generators of math/rand/v2 are. It is kept in the index, as it is on the
 // first rank, and loaded on every rank; of a map that it points to only what was saved is left.
+// Fields that are not exported are not saved.
 //
 //	state.AddValue("step", &step)
 func (s *State) AddValue(name string, at any) {
 	if v := reflect.ValueOf(at); v.Kind() != reflect.Pointer || v.IsNil() {
 		s.misuse("value %q is a %T; give a pointer to it", name, at)
+		return
+	}
+	if hides(reflect.TypeOf(at).Elem()) {
+		s.misuse("value %q is a %T, of which no field is exported and nothing would be saved; export them, or give it MarshalJSON "+
+			"and UnmarshalJSON", name, at)
 		return
 	}
 	s.checkName(name)
@@ -272,7 +279,7 @@ func (s *State) misuse(format string, args ...any) { s.keep(fmt.Errorf(format, a
 func (s *State) encodeValues() (map[string]json.RawMessage, error) {
 	values := map[string]json.RawMessage{}
 	for _, v := range s.values {
-		text, err := json.Marshal(v.at)
+		text, err := encodeValue(v.at)
 		if err != nil {
 			return nil, fmt.Errorf("value %q: %w", v.name, err)
 		}
