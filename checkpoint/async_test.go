@@ -351,6 +351,7 @@ func TestValuesThatAreNotJSON(t *testing.T) {
 		state.AddValue("best", &best)
 		state.AddValue("losses", &losses)
 		state.AddValue("order", pcg)
+		state.AddValue("the same", &pcg)
 		state.AddValue("signal", &signal)
 		state.AddValue("bounds", &bounds)
 		state.AddValue("all", &all)

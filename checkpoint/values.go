@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/object"
 )
 
 // gobValue is what the index has of a value that JSON cannot hold.
@@ -24,14 +26,14 @@ func encodeValue(at any) (json.RawMessage, error) {
 		}
 		refused = err // such as an infinite number
 	}
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(at); err != nil {
-		if refused != nil {
-			return nil, refused
-		}
-		return nil, err
+	data, err := object.EncodeAt(reflect.ValueOf(at))
+	switch {
+	case err == nil:
+		return json.Marshal(gobValue{data})
+	case refused != nil:
+		return nil, refused
 	}
-	return json.Marshal(gobValue{b.Bytes()})
+	return nil, err
 }
 
 // decodeValue is the inverse of encodeValue.
@@ -47,15 +49,17 @@ func decodeValue(text json.RawMessage, at any) error {
 	if err := json.Unmarshal(text, &g); err != nil {
 		return err
 	}
-	decoder := gob.NewDecoder(bytes.NewReader(g.Gob))
-	if v.Kind() == reflect.Map {
-		return decoder.Decode(at)
-	}
 	fresh := reflect.New(v.Type()) // gob leaves fields alone that were zero
-	if err := decoder.DecodeValue(fresh); err != nil {
+	if err := object.DecodeAt(g.Gob, fresh); err != nil {
 		return err
 	}
-	v.Set(fresh.Elem())
+	if v.Kind() != reflect.Map || v.IsNil() {
+		v.Set(fresh.Elem())
+		return nil
+	}
+	for key, entry := range fresh.Elem().Seq2() {
+		v.SetMapIndex(key, entry)
+	}
 	return nil
 }
 

@@ -91,7 +91,7 @@ const policy = `
 	embedding      < dtensor internal/keytable internal/rates internal/rowstore serve
 	loss           < dtensor
 	optim          < dtensor
-	checkpoint     < dtensor checkpoint/safetensors internal/forecast internal/job internal/snapshot
+	checkpoint     < dtensor checkpoint/safetensors internal/forecast internal/job internal/object internal/snapshot
 	checkpoint/safetensors < internal/dtype
 
 	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +

@@ -4,21 +4,30 @@ package object
 import (
 	"bytes"
 	"encoding/gob"
+	"fmt"
 	"reflect"
 )
 
 // Encode returns the bytes of v. Before those that gob writes is whether v is a nil pointer or a nil
 // interface, which gob does not take.
-func Encode[T any](v T) ([]byte, error) {
+func Encode[T any](v T) ([]byte, error) { return EncodeAt(reflect.ValueOf(&v)) }
+
+// EncodeAt returns the bytes of what at points to.
+func EncodeAt(at reflect.Value) ([]byte, error) {
 	var b bytes.Buffer
 	to := gob.NewEncoder(&b)
-	at := reflect.ValueOf(&v).Elem()
-	null := (at.Kind() == reflect.Pointer || at.Kind() == reflect.Interface) && at.IsNil()
-	err := to.Encode(null)
-	if err == nil && !null {
-		err = to.Encode(&v) // by its address: gob then sends the type of what an interface holds
+	v := at.Elem()
+	null := (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil()
+	if err := to.Encode(null); err != nil || null {
+		return b.Bytes(), err
 	}
-	if err != nil {
+	for v.Kind() == reflect.Pointer { // gob panics over a pointer to a pointer to what encodes itself, such as a *big.Int
+		if v.IsNil() {
+			return nil, fmt.Errorf("gob: a pointer to a nil %v", at.Type().Elem())
+		}
+		at, v = v, v.Elem()
+	}
+	if err := to.EncodeValue(at); err != nil { // by its address: gob then sends the type of what an interface holds
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -28,13 +37,18 @@ func Encode[T any](v T) ([]byte, error) {
 // map as they are that are not in data, such as numbers that are 0.
 func Decode[T any](data []byte) (T, error) {
 	var v, none T
-	from := gob.NewDecoder(bytes.NewReader(data))
-	var null bool
-	if err := from.Decode(&null); err != nil || null {
-		return none, err
-	}
-	if err := from.Decode(&v); err != nil {
+	if err := DecodeAt(data, reflect.ValueOf(&v)); err != nil {
 		return none, err
 	}
 	return v, nil
+}
+
+// DecodeAt sets what at points to, a zero value, to the one that was encoded.
+func DecodeAt(data []byte, at reflect.Value) error {
+	from := gob.NewDecoder(bytes.NewReader(data))
+	var null bool
+	if err := from.Decode(&null); err != nil || null {
+		return err
+	}
+	return from.DecodeValue(at)
 }

@@ -1,9 +1,12 @@
 package object
 
 import (
+	"math/big"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 type mixed struct {
@@ -38,6 +41,11 @@ func TestValuesComeAsTheyWent(t *testing.T) {
 	again[any](t, 3)
 	again[any](t, "text")
 	again[error](t, nil)
+	again(t, big.NewInt(7))
+	again(t, *big.NewInt(7))
+	again(t, new(big.NewInt(7)))
+	again(t, rand.NewPCG(1, 2))
+	again(t, new(time.Unix(3, 4)))
 	again(t, "")
 	again(t, map[string]int{})
 	again(t, []string{"a", ""})
@@ -46,6 +54,9 @@ func TestValuesComeAsTheyWent(t *testing.T) {
 func TestWhatGobRefuses(t *testing.T) {
 	if _, err := Encode(make(chan int)); err == nil || !strings.Contains(err.Error(), "chan") {
 		t.Errorf("a channel: %v", err)
+	}
+	if _, err := Encode(new((*big.Int)(nil))); err == nil || !strings.Contains(err.Error(), "pointer to a nil *big.Int") {
+		t.Errorf("a pointer to nil: %v", err)
 	}
 	if _, err := Encode([]any{func() {}}); err == nil {
 		t.Error("a function gives no error")
