@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -225,6 +226,9 @@ func diffCheckpoints(fs fileSystem, a, b string) (*Difference, error) {
 		x, err := decodeIndex(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(x.Unread)) {
+			return nil, fmt.Errorf("%s: tensor %q is of type %s, which cannot be compared", path, name, x.Unread[name])
 		}
 		readers[i] = newReader(fs, dir, plain, x)
 		defer readers[i].close()

@@ -23,7 +23,7 @@ type TensorInfo struct {
 	Shape []int
 }
 
-// Tensors lists the tensors of a checkpoint or a model, which path names as it does for
+// Tensors lists the tensors of a checkpoint or a model that Load can read; path names it as for
 // Load. It reads the index or the headers alone, and needs no ranks.
 func Tensors(path string) (_ []TensorInfo, err error) {
 	defer fault.Locate(&err)
@@ -81,7 +81,8 @@ func findIndex(fs fileSystem, path string) (dir string, plain bool, text []byte,
 // indexFiles makes an index of safetensors files. where says which file has each
 // tensor; nil: take all.
 func indexFiles(fs fileSystem, dir string, files []string, where map[string]string) ([]byte, error) {
-	x := &index{Format: formatName, Version: formatVersion, BlockBytes: 1 << 20, Files: []fileEntry{}, Tensors: []tensorEntry{}}
+	x := &index{Format: formatName, Version: formatVersion, BlockBytes: 1 << 20, Files: []fileEntry{}, Tensors: []tensorEntry{},
+		Unread: map[string]string{}}
 	left := maps.Clone(where)
 	for i, name := range files {
 		h, err := readHeader(fs, filepath.Join(dir, name))
@@ -94,6 +95,10 @@ func indexFiles(fs fileSystem, dir string, files []string, where map[string]stri
 				continue
 			}
 			delete(left, t.Name)
+			if t.Other != "" {
+				x.Unread[t.Name] = t.Other
+				continue
+			}
 			e := tensorEntry{Name: t.Name, DType: safetensors.Name(t.DType), Shape: t.Shape, Chunks: []chunkEntry{}}
 			if t.Bytes > 0 {
 				e.Chunks = []chunkEntry{{File: i, At: h.DataStart + t.Offset, Offset: make([]int, len(t.Shape)), Shape: t.Shape}}

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -114,6 +115,45 @@ func TestBoolsOfOthers(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Tensors of types that are not ours do not keep the others from being read.
+func TestTypesOfOthers(t *testing.T) {
+	fs := newMemFS()
+	h := &safetensors.Header{Tensors: []safetensors.Tensor{{Name: "fp8", Other: "F8_E4M3", Shape: []int{3}, Bytes: 3},
+		{Name: "fp4", Other: "F4", Shape: []int{2}, Offset: 3, Bytes: 1}, {Name: "u", DType: tensor.Uint8, Shape: []int{2}, Offset: 4, Bytes: 2}}}
+	put(t, fs, "model/model.safetensors", append(h.Encode(), 1, 2, 3, 4, 5, 6))
+	try := func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh, name string, o LoadOptions) error {
+		var state State
+		x := dtensor.Zeros(m, tensor.Float32, []int{2}, layout.Replicate())
+		state.AddTensor(name, x)
+		if _, err := load(ctx, world, fs, "model", &state, o); err != nil {
+			return err
+		}
+		if got := tensor.ToSlice[float32](x.Local()); fmt.Sprint(got) != "[5 6]" {
+			return fmt.Errorf("%v instead of 5 and 6", got)
+		}
+		return nil
+	}
+	onRanks(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		if err := try(ctx, world, m, "u", LoadOptions{Ignore: []string{"fp*"}}); err != nil {
+			return err
+		}
+		err := try(ctx, world, m, "u", LoadOptions{})
+		if err == nil || !strings.Contains(err.Error(), `"fp4", "fp8" are unexpected`) {
+			return fmt.Errorf("without options: %w", err)
+		}
+		return nil
+	})
+	sameError(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		if err := try(ctx, world, m, "fp8", LoadOptions{AllowUnexpected: true, AllowMissing: true}); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		return nil
+	}, "checkpoint: ", `"fp8" is of type F8_E4M3 there`)
+	if _, err := diffCheckpoints(fs, "model", "model"); err == nil || !strings.Contains(err.Error(), `"fp4" is of type F4`) {
+		t.Errorf("Diff: %v", err)
+	}
 }
 
 // Every setting exports the same bytes, in slabs of any size, and they import.

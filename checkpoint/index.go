@@ -35,6 +35,8 @@ type index struct {
 	BlockBytes int                        `json:"block_bytes"` // of a checksum
 	Files      []fileEntry                `json:"files"`
 	Tensors    []tensorEntry              `json:"tensors"`
+	// Unread has the tensors of a plain model that are of types which package tensor has not, with the file's words for these.
+	Unread map[string]string `json:"unread,omitempty"`
 }
 
 // A fileEntry is one safetensors file beside the index.
@@ -90,6 +92,9 @@ func (x *index) encode() ([]byte, error) {
 	}
 	if len(x.Values) > 0 {
 		lines.field("values", x.Values)
+	}
+	if len(x.Unread) > 0 {
+		lines.field("unread", x.Unread)
 	}
 	lines.field("block_bytes", x.BlockBytes)
 	addList(&lines, "files", x.Files)

@@ -48,7 +48,8 @@ type LoadOptions struct {
 // host read what their shards need, each byte once, hand each other what several
 // of them need, and convert it if the element type differs. Tensors are written
 // in place. Floating-point numbers are rounded to a narrower type; integers and Bool
-// take only what they can hold: 1.5 is an error.
+// take only what they can hold: 1.5 is an error. A model may have tensors of other types,
+// such as float8, as long as state does not ask for them.
 //
 // Load is collective over world and its error, which names the file and the
 // tensor, is the same on every rank: names that are missing or unexpected, a
@@ -175,11 +176,17 @@ func match(x *index, state *State, o LoadOptions) ([]*fileTensor, error) {
 	for name := range x.Values {
 		rest[name] = true
 	}
+	for name := range x.Unread {
+		rest[name] = true
+	}
 	var missing, differ []string
 	var wanted []*fileTensor
 	for _, f := range files {
 		delete(rest, f.name)
 		if f.entry = entries[f.name]; f.entry == nil {
+			if dt, ok := x.Unread[f.name]; ok {
+				return nil, fmt.Errorf("%q is of type %s there; F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL can be read", f.name, dt)
+			}
 			missing = append(missing, f.name)
 			continue
 		}

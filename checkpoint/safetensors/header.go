@@ -22,10 +22,11 @@ const metadataKey = "__metadata__"
 // A Tensor is one entry of a header.
 type Tensor struct {
 	Name   string
-	DType  dtype.DType
+	DType  dtype.DType // Invalid for one of another type, which Other names
 	Shape  []int
 	Offset int // of its first byte, from the start of the data
 	Bytes  int
+	Other  string // the header's word for an element type that package tensor has not, such as F8_E4M3; else ""
 }
 
 // A Header lists the tensors of a file and their offsets.
@@ -110,7 +111,7 @@ func (h *Header) Encode() []byte {
 		b = appendMember(b, metadataKey, h.Metadata)
 	}
 	for _, t := range h.Tensors {
-		b = appendMember(b, t.Name, entry{Name(t.DType), append([]int{}, t.Shape...), [2]int{t.Offset, t.Offset + t.Bytes}})
+		b = appendMember(b, t.Name, entry{cmp.Or(t.Other, Name(t.DType)), append([]int{}, t.Shape...), [2]int{t.Offset, t.Offset + t.Bytes}})
 	}
 	b = append(b, '}')
 	for len(b)%8 != 0 {

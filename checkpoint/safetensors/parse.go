@@ -222,7 +222,7 @@ func (p *parser) tensor(name string) (Tensor, error) {
 			}
 			var ok bool
 			if t.DType, ok = ParseName(text); !ok {
-				return p.problem("%s has dtype %q; F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL are supported", what, text)
+				t.Other = text
 			}
 		case "shape":
 			t.Shape, err = p.ints("the shape of " + what)
@@ -236,13 +236,13 @@ func (p *parser) tensor(name string) (Tensor, error) {
 	switch {
 	case err != nil:
 		return t, err
-	case !t.DType.Valid() || t.Shape == nil || len(offsets) != 2:
+	case !t.DType.Valid() && t.Other == "" || t.Shape == nil || len(offsets) != 2:
 		return t, p.problem("%s lacks dtype, shape or two data_offsets", what)
 	case offsets[1] < offsets[0]:
 		return t, p.problem("%s ends at byte %d of the data, before it begins at %d", what, offsets[1], offsets[0])
 	}
 	t.Offset, t.Bytes = offsets[0], offsets[1]-offsets[0]
-	if n, ok := Bytes(t.DType, t.Shape); !ok || n != t.Bytes {
+	if n, ok := Bytes(t.DType, t.Shape); t.Other == "" && (!ok || n != t.Bytes) {
 		return t, p.problem("%s of %s %v does not take the %d bytes from %d to %d", what, Name(t.DType), t.Shape, t.Bytes, offsets[0], offsets[1])
 	}
 	return t, nil

@@ -67,7 +67,7 @@ func TestForeignFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Tensor{{"test", dtype.Int32, []int{2, 2}, 0, 16}}
+	want := []Tensor{{Name: "test", DType: dtype.Int32, Shape: []int{2, 2}, Bytes: 16}}
 	if !reflect.DeepEqual(h.Tensors, want) || h.DataStart != 8+64 {
 		t.Errorf("got %+v, data at %d", h.Tensors, h.DataStart)
 	}
@@ -95,7 +95,8 @@ func TestRefusals(t *testing.T) {
 		{"cut JSON", raw(`{"x":{"dtype"`, 0), "no JSON"},
 		{"after the end", raw(`{} {}`, 0), "byte 10: something follows"},
 		{"zero padding", raw("{}\x00", 0), "byte 10: something follows"},
-		{"unknown type", raw(one(`"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]`), 1), `"x" has dtype "F8_E4M3"`},
+		{"unknown type of a place beyond", raw(one(`"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,2]`), 1), "the file ends here"},
+		{"empty type", raw(one(`"dtype":"","shape":[1],"data_offsets":[0,1]`), 1), "lacks dtype"},
 		{"no type", raw(one(`"shape":[1],"data_offsets":[0,1]`), 1), "lacks dtype"},
 		{"no shape", raw(one(`"dtype":"U8","data_offsets":[0,1]`), 1), "lacks dtype, shape"},
 		{"one offset", raw(one(`"dtype":"U8","shape":[1],"data_offsets":[0]`), 1), "lacks dtype, shape or two"},
