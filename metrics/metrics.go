@@ -15,6 +15,7 @@
 package metrics
 
 import (
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"math"
@@ -28,22 +29,10 @@ import (
 //	scores [N]   labels [N], 1 or 0
 func AUC(scores, labels []float32) (auc float64, ok bool) {
 	wantPairs("AUC", len(scores), len(labels))
-	order := make([]int, len(scores))
-	for i, s := range scores {
-		if s != s {
-			return 0, false
-		}
-		order[i] = i
+	order, ok := byScore(scores)
+	if !ok {
+		return 0, false
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case scores[a] < scores[b]:
-			return -1
-		case scores[a] > scores[b]:
-			return 1
-		}
-		return 0
-	})
 	var pairs, clicks, others float64
 	for lo := 0; lo < len(order); {
 		hi, up := lo, 0.0
@@ -59,6 +48,46 @@ func AUC(scores, labels []float32) (auc float64, ok bool) {
 		return 0, false
 	}
 	return pairs / (clicks * others), true
+}
+
+// AveragePrecision returns the area under the steps of precision over recall: the mean, over positive examples, of which part
+// of those with at least their score is positive. It is AUPRC. ok is false if there are no positive examples, or if a score is NaN.
+//
+//	scores [N]   labels [N], 1 or 0
+func AveragePrecision(scores, labels []float32) (ap float64, ok bool) {
+	wantPairs("AveragePrecision", len(scores), len(labels))
+	order, ok := byScore(scores)
+	if !ok {
+		return 0, false
+	}
+	slices.Reverse(order)
+	var area, clicks float64
+	for lo := 0; lo < len(order); {
+		hi, up := lo, 0.0
+		for ; hi < len(order) && scores[order[hi]] == scores[order[lo]]; hi++ {
+			up += float64(labels[order[hi]])
+		}
+		clicks += up
+		area += up * clicks / float64(hi)
+		lo = hi
+	}
+	if clicks == 0 {
+		return 0, false
+	}
+	return area / clicks, true
+}
+
+// byScore returns the positions of the scores, the lowest first; ok is false if one is NaN.
+func byScore(scores []float32) (order []int, ok bool) {
+	order = make([]int, len(scores))
+	for i, s := range scores {
+		if s != s {
+			return nil, false
+		}
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(scores[a], scores[b]) })
+	return order, true
 }
 
 // wantPairs panics if there is not one label for each prediction.

@@ -55,6 +55,44 @@ func TestAUC(t *testing.T) {
 	AUC([]float32{1, 2}, []float32{1})
 }
 
+// slowAP looks at all scores for each positive example.
+func slowAP(scores, labels []float32) float64 {
+	sum, clicks := 0.0, 0.0
+	for i := range scores {
+		if labels[i] == 0 {
+			continue
+		}
+		good, all := 0.0, 0.0
+		for j := range scores {
+			if scores[j] >= scores[i] {
+				good, all = good+float64(labels[j]), all+1
+			}
+		}
+		sum, clicks = sum+good/all, clicks+1
+	}
+	return sum / clicks
+}
+
+func TestAveragePrecision(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n < 60; n++ {
+		scores, labels := make([]float32, n), make([]float32, n)
+		for i := range n {
+			scores[i], labels[i] = float32(rng.IntN(8)), float32(rng.IntN(2))
+		}
+		labels[n/2] = 1
+		if got, ok := AveragePrecision(scores, labels); !ok || math.Abs(got-slowAP(scores, labels)) > 1e-12 {
+			t.Fatalf("%v %v: %v, want %v", scores, labels, got, slowAP(scores, labels))
+		}
+	}
+	if _, ok := AveragePrecision([]float32{1, 2}, []float32{0, 0}); ok {
+		t.Error("a precision without positive examples")
+	}
+	if _, ok := AveragePrecision([]float32{1, float32(math.NaN())}, []float32{1, 0}); ok {
+		t.Error("a precision of a score that is no number")
+	}
+}
+
 func TestGzip(t *testing.T) {
 	content := bytes.Repeat([]byte("some text that repeats, "), 1000)
 	got, err := GzipBitsPerByte(content)
