@@ -105,6 +105,14 @@ func attentionLead(op string, q, k, v *Tensor) (lead []int, four bool) {
 }
 
 func refuseAttention(op string, q, k, v *Tensor) {
-	refuse(op, fmt.Sprintf("%v, %v and %v are not [B, H, T, D], [B, H, S, D] and [B, H, S, E]", q.Shape(), k.Shape(), v.Shape()), "",
-		operand("q", q), operand("k", k), operand("v", v))
+	refuse(op, fmt.Sprintf("%v, %v and %v are not [B, H, T, D], [B, H, S, D] and [B, H, S, E]", q.Shape(), k.Shape(), v.Shape()),
+		sharedHeads(q, k), operand("q", q), operand("k", k), operand("v", v))
+}
+
+// sharedHeads is the remedy where queries of several heads are to share one of the keys, PyTorch's enable_gqa; else "".
+func sharedHeads(q, k *Tensor) string {
+	if q.NDim() != 4 || k.NDim() != 4 || k.Dim(1) == 0 || q.Dim(1) == k.Dim(1) || q.Dim(1)%k.Dim(1) != 0 {
+		return ""
+	}
+	return fmt.Sprintf("repeat the heads that queries share: k.RepeatInterleave(%d, 1), and v as well", q.Dim(1)/k.Dim(1))
 }

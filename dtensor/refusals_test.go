@@ -136,7 +136,13 @@ func TestRefusalsNameTheCall(t *testing.T) {
 			"dtensor: Full: 2 placements (S(0),R)": func() {
 				dtensor.Full(m, tensor.Float32, 1, []int{4, 4}, S(0), R)
 			},
-			"dtensor: Redistribute: S(2) on axis a":                              func() { x.Redistribute(S(2)) },
+			"dtensor: Redistribute: S(2) on axis a": func() { x.Redistribute(S(2)) },
+			"dtensor: ScaledDotProductAttention: q [1, 6, 2, 2] R on (a=2), k [1, 2, 2, 2] R on (a=2), v [1, 2, 2, 2] R on (a=2): " +
+				"[1 6 2 2], [1 2 2 2] and [1 2 2 2] are not [B, H, T, D], [B, H, S, D] and [B, H, S, E]; " +
+				"repeat the heads that queries share: k.RepeatInterleave(3, 1), and v as well": func() {
+				k := dtensor.Zeros(m, tensor.Float32, []int{1, 2, 2, 2}, layout.Replicate())
+				dtensor.ScaledDotProductAttention(dtensor.Zeros(m, tensor.Float32, []int{1, 6, 2, 2}, layout.Replicate()), k, k, true)
+			},
 			"dtensor: Narrow: input [4, 4] S(0) on (a=2): start 0 and length 9 ": func() { x.Narrow(0, 0, 9) },
 		} {
 			err := dtensor.Try(ctx, m, f)

@@ -87,7 +87,7 @@ func ringAxis(op, axis string, q, k, v *Tensor) int {
 	}
 	for _, t := range []*Tensor{q, k, v} {
 		if t.NDim() != 4 || !slices.Equal(t.Shape()[:3], q.Shape()[:3]) || k.NDim() == 4 && k.Dim(3) != q.Dim(3) {
-			refuse(op, "they are not [B, H, T, D], [B, H, T, D] and [B, H, T, E]", "", ops...)
+			refuse(op, "they are not [B, H, T, D], [B, H, T, D] and [B, H, T, E]", sharedHeads(q, k), ops...)
 		}
 		if !t.spec.placements[along].Shards(2) || !slices.Equal(t.spec.placements, q.spec.placements) || t.spec.partial {
 			refuse(op, "the layouts are not one, with S(2) on axis "+axis, "redistribute them", ops...)

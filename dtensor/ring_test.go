@@ -142,6 +142,12 @@ func TestRingAttentionLimits(t *testing.T) {
 			return fmt.Errorf("of bfloat16 it is %v", y)
 		}
 		for says, f := range map[string]func(){
+			"k.RepeatInterleave(2, 1)": func() {
+				heads := func(n int) *dtensor.Tensor {
+					return dtensor.Zeros(m, tensor.Float32, []int{1, n, 4, 2}, layout.Replicate(), layout.Shard(2))
+				}
+				dtensor.RingAttention(heads(4), heads(2), heads(2), true, axis)
+			},
 			"S(2) on axis": func() {
 				x := zeros(4, tensor.Float32, layout.Shard(1))
 				dtensor.RingAttention(x, x, x, true, axis)
