@@ -421,7 +421,7 @@ func (t *Tensor) keepWhere(cond *Tensor, value bool) *Tensor {
 }
 
 // MaskedFill returns x with v wherever mask, a Bool tensor that broadcasts to
-// x, is true. Its gradient is dy with 0 there.
+// x, is true. Its gradient is dy with 0 there. v has to be one that x's type can hold.
 func (x *Tensor) MaskedFill(mask *Tensor, v float64) *Tensor {
 	return x.maskedFill("MaskedFill", mask, v)
 }
@@ -437,6 +437,10 @@ func (x *Tensor) maskedFill(op string, mask *Tensor, v float64) *Tensor {
 			refuse(op, fmt.Sprintf("the mask does not broadcast: it has %d elements along dim %d and x has %d along dim %d", p, i, n, j),
 				"Unsqueeze or Reshape it so that its last dims are x's or 1", operand("x", x), operand("mask", mask))
 		}
+	}
+	if !holds(x.DType(), v) {
+		refuse(op, fmt.Sprintf("x holds %v, which cannot be %v", x.DType(), v), "Cast x first, or give a number that it can hold",
+			operand("x", x), operand("mask", mask))
 	}
 	return mask.where(op, filled(x.spec.mesh.shapeSpec(op, nil), x.DType(), v), x)
 }

@@ -143,6 +143,15 @@ func TestRefusalsNameTheCall(t *testing.T) {
 				k := dtensor.Zeros(m, tensor.Float32, []int{1, 2, 2, 2}, layout.Replicate())
 				dtensor.ScaledDotProductAttention(dtensor.Zeros(m, tensor.Float32, []int{1, 6, 2, 2}, layout.Replicate()), k, k, true)
 			},
+			"dtensor: Full: int64 cannot be NaN; ": func() {
+				dtensor.Full(m, tensor.Int64, math.NaN(), []int{1}, layout.Replicate())
+			},
+			"dtensor: Full: uint8 cannot be 300; ": func() {
+				dtensor.Full(m, tensor.Uint8, 300, []int{1}, layout.Replicate())
+			},
+			"dtensor: MaskedFill: x [4, 4] S(0) on (a=2), mask [4, 4] S(0) on (a=2): x holds int64, which cannot be -Inf; Cast x first": func() {
+				x.Cast(tensor.Int64).MaskedFill(x.CompareScalar(kernel.OpEq, 0), math.Inf(-1))
+			},
 			"dtensor: Narrow: input [4, 4] S(0) on (a=2): start 0 and length 9 ": func() { x.Narrow(0, 0, 9) },
 		} {
 			err := dtensor.Try(ctx, m, f)

@@ -56,11 +56,12 @@ func Add(a, b *Tensor) *Tensor { return Binary(kernel.OpAdd, a, b) }
 func Mul(a, b *Tensor) *Tensor { return Binary(kernel.OpMul, a, b) }
 
 // BinaryScalar returns op(x, v) for each element of x. v is rounded to x's type, for
-// a narrow type to float32. It throws a *TypeError if x holds integers and v is not whole.
+// a narrow type to float32. It throws a *TypeError if x holds integers and v is no
+// integer of 64 bits.
 func BinaryScalar(op kernel.BinaryOp, x *Tensor, v float64) *Tensor {
 	name := op.String()
 	wantOperand(op, x)
-	wantWhole(name, x, v)
+	wantInt64(name, x, v)
 	dst := allocLike(name, x)
 	x.dev.BinaryScalar(op, x.dtype, dst.addr, x.ptr(name), kernel.Number{Value: v}, x.numel)
 	runtime.KeepAlive(x)
@@ -98,7 +99,7 @@ func AddScaledTo(dst *Tensor, alpha float64, src *Tensor) {
 func ScaleTo(dst *Tensor, v float64) {
 	const op = "ScaleTo"
 	wantNumber(op, dst)
-	wantWhole(op, dst, v)
+	wantInt64(op, dst, v)
 	d := dst.change(op)
 	dst.dev.BinaryScalar(kernel.OpMul, dst.dtype, d, d, kernel.Number{Value: v}, dst.numel)
 }

@@ -23,6 +23,7 @@ func TestMisuse(t *testing.T) {
 		"All":               func() { All(x, nil, false) },
 		"Mul":               func() { MulScalar(ints, 0.5) },
 		"Add":               func() { AddScalar(ints, math.Inf(1)) },
+		"Maximum":           func() { BinaryScalar(kernel.OpMaximum, ids, 1<<63) },
 		"Clamp":             func() { Clamp(Zeros(cpu, Bool, 1), 0, 1) },
 		"ClampGrad":         func() { ClampGrad(x, f64, 0, 1) },
 		"Leaky":             func() { Leaky(x, f64, 0.1) },
