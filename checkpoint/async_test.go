@@ -330,6 +330,27 @@ func TestValueOfAMap(t *testing.T) {
 	})
 }
 
+// A communicator saves what its ranks hold, and no tensor of which others hold a part.
+func TestSaveByTooFewRanks(t *testing.T) {
+	fs := newMemFS()
+	sameError(t, 4, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		half, err := world.Split(ctx, world.Rank()/2, world.Rank())
+		if err != nil {
+			return err
+		}
+		store, err := Open(ctx, half, fmt.Sprint("root", world.Rank()/2), Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		var state State
+		state.AddTensor("x", dtensor.Zeros(m, tensor.Float32, []int{8, 2}, layout.Shard(0)))
+		if err := store.Save(ctx, 1, &state); err != nil {
+			return err
+		}
+		return store.Wait()
+	}, "checkpoint: Save: ", `"x": ranks of the communicator hold 8 of its 16 elements`, "all ranks of its mesh, [8, 2] S(0) on ")
+}
+
 // What JSON refuses or loses is saved and loaded all the same.
 func TestValuesThatAreNotJSON(t *testing.T) {
 	type progress struct {

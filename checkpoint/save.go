@@ -343,6 +343,14 @@ func (x *index) join(texts [][]byte, digest uint64, worldRank func(int) int) err
 	}
 	for _, t := range x.Tensors {
 		slices.SortFunc(t.Chunks, func(a, b chunkEntry) int { return slices.Compare(a.Offset, b.Offset) })
+		held, all := 0, box{size: t.Shape}.numel()
+		for _, c := range t.Chunks {
+			held += c.box().numel()
+		}
+		if held < all {
+			return fmt.Errorf("tensor %q: ranks of the communicator hold %d of its %d elements; save it by one that has all ranks of its mesh, %s",
+				t.Name, held, all, t.Layout)
+		}
 	}
 	return x.validate()
 }
