@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/internal/stack"
 )
@@ -111,8 +112,8 @@ func explain(r any) any {
 	}
 	var pcs [64]uintptr
 	n := runtime.Callers(2, pcs[:])
-	for k := range n { // what is before the panic is Catch
-		if f := runtime.FuncForPC(pcs[k] - 1); f != nil && f.Name() == "runtime.gopanic" {
+	for k := range n { // what is before the panic is Catch, and so is what lets a panic continue: a Catch inside this one
+		if function(pcs[k]) == "runtime.gopanic" && (k+1 == n || !strings.HasSuffix(function(pcs[k+1]), "/internal/fault.Catch")) {
 			if call, line := stack.Entry(pcs[k:n]); call != "" {
 				return explained{e, call, line}
 			}
@@ -120,4 +121,12 @@ func explain(r any) any {
 		}
 	}
 	return r
+}
+
+// function returns the name of the function that the return address pc is in.
+func function(pc uintptr) string {
+	if f := runtime.FuncForPC(pc - 1); f != nil {
+		return f.Name()
+	}
+	return ""
 }

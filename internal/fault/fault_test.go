@@ -37,6 +37,26 @@ func TestBugsPassThrough(t *testing.T) {
 	t.Error("the panic was swallowed")
 }
 
+// A nil that the program itself uses is no library's, however many functions let the panic through.
+func TestBugOfTheProgramIsNotExplained(t *testing.T) {
+	defer func() {
+		if r := recover(); r == nil || strings.Contains(fmt.Sprint(r), "in fault.") {
+			t.Errorf("got panic %v, want Go's own", r)
+		}
+	}()
+	var none *int
+	all := func(f func()) (err error) {
+		defer CatchAll(&err)
+		f()
+		return nil
+	}
+	if err := all(func() { _ = try(func() { *none = 1 }) }); err == nil || strings.Contains(err.Error(), "in fault.") {
+		t.Errorf("got %v, want Go's own", err)
+	}
+	_ = try(func() { _ = try(func() { _ = try(func() { *none = 1 }) }) })
+	t.Error("the panic was swallowed")
+}
+
 func TestThrowNilIsABug(t *testing.T) {
 	defer func() {
 		if recover() == nil {
