@@ -165,7 +165,8 @@ func (c *Collection) mustFind(name string) int {
 	return f
 }
 
-// Tables returns the tables in the order given, for a Dynamic one that of its Weight; do not modify it.
+// Tables returns the tables in the order given, for a Dynamic one that of its Weight: its rows are looked up and
+// exported by the Dynamic alone. Do not modify the slice.
 func (c *Collection) Tables() []*Table { return c.tables }
 
 // Params returns the Param of each table, in their order: what to train.

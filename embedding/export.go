@@ -39,6 +39,7 @@ type exported struct {
 }
 
 func (t *Table) whole(op string) exported {
+	t.needNumbers(op)
 	if t.stored != nil {
 		return t.stored.whole(op)
 	}

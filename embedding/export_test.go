@@ -123,6 +123,17 @@ func TestExportDynamic(t *testing.T) {
 		if err := check(); err != nil {
 			return err
 		}
+		table := embedding.NewCollection(m, embedding.CollectionTable{Dynamic: d, Features: []string{"user"}}).Tables()[0]
+		ids := meshtest.Place(m, []int64{0}, []int{1}, replicate)
+		for i, err := range []error{
+			table.Export(ctx, path),
+			dtensor.Try(ctx, m, func() { table.Lookup(ids) }),
+			dtensor.Try(ctx, m, func() { table.Bag(ids, ids, nil, embedding.Sum) }),
+		} {
+			if op := []string{"Export", "Lookup", "Bag"}[i]; err == nil || !strings.Contains(err.Error(), "call "+op+" of its Dynamic") {
+				return fmt.Errorf("%s of a Dynamic's table: %v", op, err)
+			}
+		}
 		if err := d.Export(ctx, filepath.Join(path, "none")); err == nil ||
 			!strings.Contains(err.Error(), "rank 0: serve: Write: ") || !strings.Contains(err.Error(), "users.table") {
 			return fmt.Errorf("an export to nowhere: %v", err)

@@ -31,6 +31,7 @@ func LookupAs(weight, ids *dtensor.Tensor, o Options, to ...layout.Placement) *d
 func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.Tensor {
 	defer t.weight.Mesh().Span("LookupAs").End()
 	const op = "LookupAs"
+	t.needNumbers("Lookup")
 	weight := t.weight
 	s := t.settings(op)
 	checkIDs(op, weight, ids, s)

@@ -108,11 +108,22 @@ func (t *Table) Params() iter.Seq2[string, *dtensor.Tensor] {
 }
 
 // Lookup returns the rows that ids name; see the function Lookup.
-func (t *Table) Lookup(ids *dtensor.Tensor) *dtensor.Tensor { return t.lookUp(ids) }
+func (t *Table) Lookup(ids *dtensor.Tensor) *dtensor.Tensor {
+	t.needNumbers("Lookup")
+	return t.lookUp(ids)
+}
 
 // Bag returns one row for each bag of ids; see the function Bag.
 func (t *Table) Bag(ids, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
+	t.needNumbers("Bag")
 	return t.bag(ids, offsets, weights, BagOptions{Options: t.options, Mode: mode}, false)
+}
+
+// needNumbers refuses the table of a Dynamic, as Collection.Tables has it: ids would name rows there, and not keys.
+func (t *Table) needNumbers(op string) {
+	if t.keys {
+		refuse(op, "the rows of table %q have keys, and no numbers that mean anything; call %s of its Dynamic", t.options.Table, op)
+	}
 }
 
 // String describes the table.
