@@ -275,3 +275,10 @@ func TestErrorsOfPathsNameTheLine(t *testing.T) {
 		}
 	}
 }
+
+func TestOpenNeedsAFolder(t *testing.T) {
+	sameError(t, 2, func(ctx context.Context, world *comm.Comm, _ *dtensor.Mesh) error {
+		_, err := Open(ctx, world, "", Options{})
+		return err
+	}, "Open: ", "the folder has no name")
+}

@@ -90,7 +90,9 @@ type Store struct {
 // files: saves succeed, and there is nothing to resume.
 func Open(ctx context.Context, world *comm.Comm, root string, o Options) (_ *Store, err error) {
 	defer fault.Locate(&err)
-	err = o.validate()
+	if err = o.validate(); root == "" {
+		err = errors.New("the folder has no name; give one")
+	}
 	s := &Store{world: world, root: root, o: o, me: thisProcess(), damaged: map[string]bool{}, none: isPlanned(world)}
 	if err == nil && world.Rank() == 0 && !o.ReadOnly && !s.none {
 		if err = makeRoot(o.fs, root); err == nil {
