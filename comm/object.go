@@ -9,7 +9,8 @@ import (
 )
 
 // The functions below move Go values of any type, as package encoding/gob writes them: maps,
-// strings, structs with exported fields. They are for what is small and irregular. Numbers in
+// strings, structs. A field that gob would leave out, as one whose name begins with no capital
+// letter, is an error. They are for what is small and irregular. Numbers in
 // slices go faster by the other functions.
 
 // BroadcastObject returns on every rank the v of rank root. v is not used on other ranks. It may be nil.

@@ -51,6 +51,48 @@ func TestValuesComeAsTheyWent(t *testing.T) {
 	again(t, []string{"a", ""})
 }
 
+type hidden struct {
+	A int
+	b int
+}
+
+type embeds struct {
+	hidden
+	C int
+}
+
+type list struct {
+	Next *list
+	At   time.Time
+	_    int
+	_    struct{}
+}
+
+// A field that would be lost on the way is an error, wherever it is.
+func TestFieldsThatGobLeavesOut(t *testing.T) {
+	refused := func(name string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "the field "+name+" of object.") {
+			t.Errorf("a field %s: %v", name, err)
+		}
+	}
+	_, err := Encode(hidden{1, 2})
+	refused("b", err)
+	_, err = Encode(map[string][]*hidden{})
+	refused("b", err)
+	_, err = Encode(map[hidden]int{})
+	refused("b", err)
+	_, err = Encode(&[1]struct{ H hidden }{})
+	refused("b", err)
+	_, err = Encode(embeds{C: 1})
+	refused("hidden", err)
+	_, err = Encode(struct{ F func() }{})
+	if err == nil || !strings.Contains(err.Error(), "the field F of struct") {
+		t.Errorf("a field that is a function: %v", err)
+	}
+	again(t, list{Next: &list{}, At: time.Unix(1, 0).UTC()})
+}
+
 func TestWhatGobRefuses(t *testing.T) {
 	if _, err := Encode(make(chan int)); err == nil || !strings.Contains(err.Error(), "chan") {
 		t.Errorf("a channel: %v", err)
