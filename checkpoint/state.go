@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/object"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -240,10 +241,10 @@ func (s *State) keep(err error) {
 }
 
 // AddValue adds a small value, such as a counter or a seed: at points to
-// something that encoding/json encodes, or encoding/gob, as numbers that may be NaN or
-// infinite and the generators of math/rand/v2 are. It is kept in the index, as it is on the
+// something that encoding/json encodes, or encoding/gob, as numbers that may be NaN or infinite
+// and the generators of math/rand/v2 are. A field that both would leave out, as one whose name
+// begins with no capital letter, is an error. The value is kept in the index, as it is on the
 // first rank, and loaded on every rank; of a map that it points to only what was saved is left.
-// Fields that are not exported are not saved.
 //
 //	state.AddValue("step", &step)
 func (s *State) AddValue(name string, at any) {
@@ -251,10 +252,11 @@ func (s *State) AddValue(name string, at any) {
 		s.misuse("value %q is a %T; give a pointer to it", name, at)
 		return
 	}
-	if hides(reflect.TypeOf(at).Elem()) {
-		s.misuse("value %q is a %T, of which no field is exported and nothing would be saved; export them, or give it MarshalJSON "+
-			"and UnmarshalJSON", name, at)
-		return
+	if t := reflect.TypeOf(at).Elem(); object.CheckGob(t) != nil {
+		if err := object.CheckJSON(t); err != nil {
+			s.misuse("value %q: %w", name, err)
+			return
+		}
 	}
 	s.checkName(name)
 	s.values = append(s.values, namedValue{name, at})

@@ -3,7 +3,6 @@ package object
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/gob"
 	"fmt"
 	"reflect"
@@ -15,7 +14,7 @@ func Encode[T any](v T) ([]byte, error) { return EncodeAt(reflect.ValueOf(&v)) }
 
 // EncodeAt returns the bytes of what at points to.
 func EncodeAt(at reflect.Value) ([]byte, error) {
-	if err := complete(at.Type().Elem(), map[reflect.Type]bool{}); err != nil {
+	if err := CheckGob(at.Type().Elem()); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
@@ -55,41 +54,4 @@ func DecodeAt(data []byte, at reflect.Value) error {
 		return err
 	}
 	return from.DecodeValue(at)
-}
-
-// complete returns an error if gob leaves out a field of t, or of a type in it that is not in seen.
-func complete(t reflect.Type, seen map[reflect.Type]bool) error {
-	if seen[t] || encodesItself(t) || encodesItself(reflect.PointerTo(t)) {
-		return nil
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Map:
-		if err := complete(t.Key(), seen); err != nil {
-			return err
-		}
-		return complete(t.Elem(), seen)
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return complete(t.Elem(), seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if !f.IsExported() && f.Name != "_" && f.Type.Size() > 0 {
-				return fmt.Errorf("gob would leave out the field %s of %v, as its name begins with no capital letter; "+
-					"give it one, or give %[2]v the methods GobEncode and GobDecode", f.Name, t)
-			}
-			if k := f.Type.Kind(); k == reflect.Func || k == reflect.Chan {
-				return fmt.Errorf("gob would leave out the field %s of %v, of type %v; send what the other rank needs instead", f.Name, t, f.Type)
-			}
-			if err := complete(f.Type, seen); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// encodesItself says that gob asks values of t for their bytes.
-func encodesItself(t reflect.Type) bool {
-	return t.Implements(reflect.TypeFor[gob.GobEncoder]()) || t.Implements(reflect.TypeFor[encoding.BinaryMarshaler]())
 }

@@ -114,3 +114,21 @@ func TestWhatGobRefuses(t *testing.T) {
 		t.Error("no bytes are a number")
 	}
 }
+
+// Of what package encoding/json leaves out an error names the field, unless a tag says so.
+func TestCheckJSON(t *testing.T) {
+	if err := CheckJSON(reflect.TypeFor[rand.PCG]()); err == nil || !strings.Contains(err.Error(), "the field hi of rand.PCG") {
+		t.Errorf("a generator of random numbers: %v", err)
+	}
+	if err := CheckJSON(reflect.TypeFor[embeds]()); err == nil || !strings.Contains(err.Error(), "the field b of object.hidden") {
+		t.Errorf("a field of an embedded struct: %v", err)
+	}
+	type good struct {
+		At   time.Time
+		Of   map[string][]*big.Int
+		Func func() `json:"-"`
+	}
+	if err := CheckJSON(reflect.TypeFor[good]()); err != nil {
+		t.Error(err)
+	}
+}
