@@ -89,6 +89,10 @@ func TestLinesAndJSON(t *testing.T) {
 	if _, err := j.At(1); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a number for a text: %v", err)
 	}
+	type lost struct{ text string }
+	if _, err := OpenJSON[lost](write(t, `{"text":"one"}`)); err == nil || !strings.Contains(err.Error(), "the field text of data.lost") {
+		t.Errorf("a field that stays empty, unlike that of %v: %v", lost{text: "one"}, err)
+	}
 }
 
 func TestTable(t *testing.T) {

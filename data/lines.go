@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/object"
 )
 
 // Lines gives access to the records of a text file by number, so that any rank reads any record
@@ -68,9 +70,13 @@ func (l *Lines) At(i int) []byte {
 // JSON is a file of JSON lines, each a value of type T.
 type JSON[T any] struct{ *Lines }
 
-// OpenJSON opens a file of JSON lines. Empty lines are left out.
+// OpenJSON opens a file of JSON lines. Empty lines are left out. A field of T that package encoding/json does not
+// fill, as its name begins with no capital letter, is an error.
 func OpenJSON[T any](path string) (_ JSON[T], err error) {
 	defer fault.Locate(&err)
+	if err := object.CheckJSON(reflect.TypeFor[T]()); err != nil {
+		return JSON[T]{}, fmt.Errorf("data: OpenJSON: %w", err)
+	}
 	l, err := openLines("OpenJSON", path, lineEnd, true)
 	return JSON[T]{l}, err
 }
