@@ -198,7 +198,10 @@ func (m *Mailbox) Close(ctx context.Context) error {
 		return err
 	}
 	if lost > 0 {
-		return m.fault("Close", fmt.Errorf("%d messages were not received, the first of them %v; Recv each", lost, first.describe(m)))
+		if lost == 1 {
+			return m.fault("Close", fmt.Errorf("1 message was not received, %s; Recv it", first.describe(m)))
+		}
+		return m.fault("Close", fmt.Errorf("%d messages were not received, the first of them %s; Recv each", lost, first.describe(m)))
 	}
 	return nil
 }

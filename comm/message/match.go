@@ -74,10 +74,24 @@ func (e *envelope) describe(m *Mailbox) string {
 func typed(what uint64, bytes, width int) string {
 	f := backend.Fingerprint{What: what<<16 | uint64(comm.SendKind), Count: uint64(bytes / max(1, width))}
 	_, text, _ := strings.Cut(f.String(), " ")
-	if hash := what >> 24; hash != 0 {
-		return fmt.Sprintf("%d elements of a struct or array of %d bytes", bytes/max(1, width), width)
+	object := comm.Call{Kind: comm.TaggedSendKind, Src: comm.Of([]coded(nil))}
+	switch hash, n := what>>24, bytes/max(1, width); {
+	case what == object.Fingerprint().What>>16 && bytes == 0: // its receive does not know how long it is
+		return "an object"
+	case what == object.Fingerprint().What>>16:
+		return fmt.Sprintf("an object of %s", counted(n, "byte"))
+	case hash != 0:
+		return fmt.Sprintf("%s of a struct or array of %s", counted(n, "element"), counted(width, "byte"))
 	}
 	return text
+}
+
+// counted is n of what noun says.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprint(n, " ", noun, "s")
 }
 
 // find returns the message that a receive takes of those that have come: of those that it may take the

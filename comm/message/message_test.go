@@ -144,3 +144,43 @@ func TestSendRecvOfTwoTypes(t *testing.T) {
 		}
 	}
 }
+
+// TestObjectsAreCalledSo: errors say that a message is of SendObject or for RecvObject, not how it is sent.
+func TestObjectsAreCalledSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		call func(ctx context.Context, m *message.Mailbox) error
+		says string
+	}{
+		"numbers for an object": {func(ctx context.Context, m *message.Mailbox) error {
+			if err := message.Send(ctx, m, []float32{1}, 0, 7); err != nil {
+				return err
+			}
+			_, _, err := message.RecvObject[string](ctx, m, 0, 7)
+			return err
+		}, "what has come is float32[1] from rank 0, tag 7, and this receive is of an object; "},
+		"an object for numbers": {func(ctx context.Context, m *message.Mailbox) error {
+			if err := message.SendObject(ctx, m, "x", 0, 7); err != nil {
+				return err
+			}
+			_, err := message.Recv(ctx, m, make([]int32, 9), 0, 7)
+			return err
+		}, " bytes from rank 0, tag 7, and this receive is of int32[9]; "},
+		"a struct that nobody receives": {func(ctx context.Context, m *message.Mailbox) error {
+			if err := message.Send(ctx, m, make([]struct{ A, B int32 }, 1), 0, 7); err != nil {
+				return err
+			}
+			return m.Close(ctx)
+		}, "1 message was not received, 1 element of a struct or array of 8 bytes from rank 0, tag 7; Recv it"},
+	} {
+		err := commtest.Ranks(t.Context(), 1, func(ctx context.Context, world *comm.Comm) error {
+			m, err := message.New(ctx, world)
+			if err != nil {
+				return err
+			}
+			return c.call(ctx, m)
+		})[0]
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
