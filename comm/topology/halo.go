@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -49,7 +50,12 @@ func Halo[T any](ctx context.Context, g *Grid, block []T, shape []int, width int
 			if e.rank == None {
 				continue
 			}
-			if err := swapSlab(ctx, g, block, s, e, e == after); err != nil {
+			err := swapSlab(ctx, g, block, s, e, e == after)
+			if errors.Is(err, comm.ErrMismatch) && !errors.Is(err, comm.ErrAborted) {
+				return fmt.Errorf("%w; Halo along dimension %d of a block of shape %v: "+
+					"neighbours along it must have blocks of as many cells along all other dimensions", err, d, shape)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -293,6 +293,17 @@ func TestRefused(t *testing.T) {
 			}
 			return topology.Halo(ctx, g, make([]int, 2), []int{2}, 1)
 		}, "at least 1 must be its own"},
+		"blocks that do not fit": {func(ctx context.Context, world *comm.Comm) error {
+			g, err := topology.NewGrid(ctx, world, []int{0, 0}, nil)
+			if err != nil {
+				return err
+			}
+			shape := []int{3, 3}
+			if world.Rank() == 1 {
+				shape[0] = 4
+			}
+			return topology.Halo(ctx, g, make([]int, shape[0]*shape[1]), shape, 1)
+		}, "neighbours along it must have blocks of as many cells along all other dimensions"},
 		"parts of other sizes": {func(ctx context.Context, world *comm.Comm) error {
 			g, err := topology.NewGrid(ctx, world, []int{0}, nil)
 			if err != nil {
