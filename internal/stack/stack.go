@@ -69,14 +69,20 @@ type home struct{}
 // library reports whether a frame is in one of this module's libraries whose names begin with
 // within. The module's tests, examples and benchmarks are programs, not libraries.
 func library(f runtime.Frame, module, within string) bool {
-	in, ok := strings.CutPrefix(f.Function, module+"/")
-	if !ok || !strings.HasPrefix(in, within) || strings.HasSuffix(f.File, "_test.go") {
+	if in, ok := strings.CutPrefix(f.Function, module+"/"); ok && isLibrary(in, f.File, within) {
+		return true
+	}
+	// A function inside one of a library that was inlined has a name of the program's: main.run.Queue.func1.
+	_, here, _, _ := runtime.Caller(0)
+	in, ok := strings.CutPrefix(f.File, strings.TrimSuffix(here, "internal/stack/stack.go"))
+	return ok && isLibrary(in, f.File, within)
+}
+
+// isLibrary says it of a function or a file, as it is called inside the module.
+func isLibrary(in, file, within string) bool {
+	if !strings.HasPrefix(in, within) || strings.HasSuffix(file, "_test.go") || strings.Contains(in, "/testdata/") {
 		return false
 	}
-	for _, programs := range []string{"examples/", "bench/", "comm/commtest"} {
-		if strings.HasPrefix(in, programs) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]string{"examples/", "bench/", "cmd/", "comm/commtest"},
+		func(programs string) bool { return strings.HasPrefix(in, programs) })
 }
