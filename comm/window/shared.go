@@ -2,9 +2,11 @@ package window
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A Counter is a number that all ranks of a communicator can raise. It lies on rank 0. Its
@@ -59,11 +61,21 @@ func (m *Mutex) Unlock() error { return m.w.Unlock(0) }
 func (m *Mutex) Close(ctx context.Context) error { return m.w.Close(ctx) }
 
 // Queue deals out the numbers 0 to n-1: each goes to the one rank that asks first. All ranks
-// of c range over it. At the end of its loop a rank waits until the other ranks' loops have
+// of c range over it, with the same n. At the end of its loop a rank waits until the other ranks' loops have
 // ended. A rank that leaves its loop early ends the queue for all: no more numbers are dealt out.
 // An error comes with the number -1, and ends the loop.
 func Queue(ctx context.Context, c *comm.Comm, n int) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
+		ends := []int{n, -n}
+		err := comm.AllReduce(ctx, c, ends, comm.Max)
+		if err == nil && ends[0] != -ends[1] {
+			err = fault.Located(fmt.Errorf("window: Queue (rank %d): %w: n is %d on this rank, and of %d to %d on all; give all the same",
+				c.WorldRank(c.Rank()), comm.ErrMismatch, n, -ends[1], ends[0]))
+		}
+		if err != nil {
+			yield(-1, err)
+			return
+		}
 		next, err := NewCounter(ctx, c)
 		if err != nil {
 			yield(-1, err)
