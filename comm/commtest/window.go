@@ -349,7 +349,8 @@ func queues(ctx context.Context, world *comm.Comm) error {
 		if world.Size() == 1 && err == nil {
 			continue
 		}
-		if i != -1 || !errors.Is(err, comm.ErrMismatch) || !strings.Contains(err.Error(), "3 to 4 on all; give all the same (at commtest/window.go:") {
+		const says = "of 3 to 4 on all; give all the same (at commtest/window.go:"
+		if i != -1 || !errors.Is(err, comm.ErrMismatch) || !strings.Contains(err.Error(), says) {
 			return fmt.Errorf("queues of several lengths: job %d, %w", i, err)
 		}
 	}
