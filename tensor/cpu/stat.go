@@ -107,17 +107,12 @@ func topK[T number](values []T, index []int64, x []T, n, k int) {
 		topK32(any(values).([]float32), index, f, n, k)
 		return
 	}
-	heap := make([]int64, 0, k)
+	top := make([]int64, 0, k)
 	for r := range len(x) / n {
 		row := x[r*n : (r+1)*n]
-		heap = topRow(heap[:0], row, k)
-		slices.SortFunc(heap, func(a, b int64) int {
-			if ahead(row, a, b) {
-				return -1
-			}
-			return 1
-		})
-		for j, i := range heap {
+		top = topRow(top[:0], row, k)
+		for j := range k { // the first one is last
+			i := top[k-1-j]
 			values[r*k+j], index[r*k+j] = row[i], i
 		}
 	}
@@ -240,49 +235,41 @@ func ahead[T number](row []T, a, b int64) bool {
 	return va > vb || va == vb && a < b
 }
 
-// topRow returns the positions of the k elements of row that come first in the order of
-// ahead, as a heap with the last of them at its root.
-func topRow[T number](heap []int64, row []T, k int) []int64 {
-	for i := range int64(len(row)) {
-		if len(heap) < k {
-			heap = append(heap, i)
-			raise(heap, row)
-		} else if !(row[i] <= row[heap[0]]) && ahead(row, i, heap[0]) { // most are no larger; NaN is never
-			heap[0] = i
-			sink(heap, row)
+// topRow returns the positions of the k elements of row that come first in the order of ahead, the first of them last. top has room for
+// k, of which it makes a heap with the last at its root.
+func topRow[T number](top []int64, row []T, k int) []int64 {
+	backwards := func(a, b int64) int {
+		if ahead(row, a, b) {
+			return 1
+		}
+		return -1
+	}
+	for i := range int64(k) {
+		top = append(top, i)
+	}
+	slices.SortFunc(top, backwards) // which is a heap too
+	for i := int64(k); i < int64(len(row)); i++ {
+		if !(row[i] <= row[top[0]]) && ahead(row, i, top[0]) { // most are no larger; NaN is never
+			sink(top, row, i)
 		}
 	}
-	return heap
+	slices.SortFunc(top, backwards)
+	return top
 }
 
-// raise moves the last position of a heap up to its place.
-func raise[T number](heap []int64, row []T) {
-	for child := len(heap) - 1; child > 0; {
-		parent := (child - 1) / 2
-		if !ahead(row, heap[parent], heap[child]) {
-			return
-		}
-		heap[parent], heap[child] = heap[child], heap[parent]
-		child = parent
-	}
-}
-
-// sink moves the position at the root of a heap down to its place.
-func sink[T number](heap []int64, row []T) {
-	for parent := 0; ; {
-		child := 2*parent + 1
-		if child >= len(heap) {
-			return
-		}
+// sink replaces the root of a heap of positions.
+func sink[T number](heap []int64, row []T, i int64) {
+	parent := 0
+	for child := 1; child < len(heap); child = 2*parent + 1 {
 		if child+1 < len(heap) && ahead(row, heap[child], heap[child+1]) {
 			child++
 		}
-		if !ahead(row, heap[parent], heap[child]) {
-			return
+		if !ahead(row, i, heap[child]) {
+			break
 		}
-		heap[parent], heap[child] = heap[child], heap[parent]
-		parent = child
+		heap[parent], parent = heap[child], child
 	}
+	heap[parent] = i
 }
 
 // Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with reverse.
