@@ -61,13 +61,10 @@ func poolOf[T Float]() *sync.Pool {
 // small one, unless its rows compete for the same cache lines. For tiles of float32 an A of bfloat16
 // that is not worth packing is widened in blocks, and such a B is read by the tiles if few rows are
 // made of it. Else bfloat16 always is packed.
-func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
-	blockedTo(kn, m, n, k, alpha, a, b, beta, operand(false, c, ldc), nil)
-}
-
-// blockedTo is blocked, or does the part of a pairwise sum that t says. With t, and for a C of bfloat16, which is rounded tile by
-// tile, all of k has to be one block.
-func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T], t *tree[T]) {
+//
+// With t it does the part of a pairwise sum that t says. Then, and for a C of bfloat16, which is rounded tile by tile, all of k has to
+// be one block.
+func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T], t *tree[T]) {
 	once := n <= 2*kn.cols // A is read, or twice
 	inPlaceA := a.half == nil && (once || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
 	widenA := a.half != nil && kn.depth() == 1 && !kn.likePairs && (once || m*k <= smallOperand)

@@ -36,7 +36,7 @@ func few[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []
 		}
 	}
 	if whole < n {
-		blocked(kn, m, n-whole, k, alpha, a, b.from(0, whole), beta, c[whole:], ldc)
+		blocked(kn, m, n-whole, k, alpha, a, b.from(0, whole), beta, operand(false, c[whole:], ldc), nil)
 	}
 	return true
 }

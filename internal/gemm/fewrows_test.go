@@ -38,7 +38,7 @@ func TestFewRowsHaveTheBitsOfBlocks(t *testing.T) {
 						a, b = half(false, x, p.lda), half(true, w, p.ldb)
 						halves++
 					}
-					blocked(kn, m, n, k, alpha, a, b, beta, want, p.ldc)
+					blocked(kn, m, n, k, alpha, a, b, beta, operand(false, want, p.ldc), nil)
 					if few(kn, m, n, k, alpha, a, b, beta, got, p.ldc) != (m <= fewRows && n >= fewCols) {
 						t.Fatalf("%v: few rows and %d columns at least: %v", p, fewCols, m <= fewRows && n >= fewCols)
 					} else if m > fewRows || n < fewCols {

@@ -75,7 +75,7 @@ func multiply[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T,
 		return
 	}
 	if !few(kn, m, n, k, alpha, a, b, beta, c, ldc) {
-		blocked(kn, m, n, k, alpha, a, b, beta, c, ldc)
+		blocked(kn, m, n, k, alpha, a, b, beta, operand(false, c, ldc), nil)
 	}
 }
 

@@ -32,7 +32,7 @@ func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 		tiled(kn, m, n, k, float32(alpha), singles(a), singles(b), float32(beta), singles(c))
 		return
 	case kn.tiles == nil && m > fewRows:
-		blockedTo(kn, m, n, k, alpha, a, b, beta, c, nil)
+		blocked(kn, m, n, k, alpha, a, b, beta, c, nil)
 		return
 	}
 	room := sums.Get().(*[sumElems]float32)

@@ -113,7 +113,7 @@ func multiplyPairwise[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T],
 					size = min(blockK, leaf-p%leaf)
 				}
 				t.plan(p, size)
-				blockedTo(kn, min(stepM, m-i), min(stepN, n-j), size, alpha, a.from(i, p), b.from(p, j), beta, operand(false, c[i*ldc+j:], ldc), &t)
+				blocked(kn, min(stepM, m-i), min(stepN, n-j), size, alpha, a.from(i, p), b.from(p, j), beta, operand(false, c[i*ldc+j:], ldc), &t)
 			}
 		}
 	}

@@ -169,9 +169,7 @@ func is64[T Number]() bool {
 }
 
 // as32 is s, whose elements are float32.
-func as32[T Number](s []T) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
-}
+func as32[T Number](s []T) []float32 { return bitsIn[float32](s) }
 
 // at is the address of s[i], or nil if s is nil.
 func at(s []float32, i int) *float32 {
@@ -216,7 +214,7 @@ func computed[T Elem](dst []T, read ...[]T) Mode {
 	return ordinary
 }
 
-// Moving is Writing for a kernel that reads and writes so many bytes, in slices that do
+// Moving is Writing for a kernel that reads and writes a number of bytes, in slices that do
 // not overlap.
 func Moving(bytes int) Mode {
 	return Mode{Level: ordinary.Level, NonTemporal: ordinary.wide() && bytes >= nonTemporalFrom}
