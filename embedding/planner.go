@@ -332,21 +332,6 @@ func (v value) less(w value) bool {
 	return cmp.Or(cmp.Compare(v.over, w.over), cmp.Compare(v.time, w.time), cmp.Compare(v.memory, w.memory)) < 0
 }
 
-// choicesOf lists the choices of a unit.
-func (u *unit) choicesOf() []choice {
-	var list []choice
-	for _, k := range u.kinds {
-		if k != TableWiseKind {
-			list = append(list, choice{kind: k})
-			continue
-		}
-		for _, r := range u.ranks {
-			list = append(list, choice{k, r})
-		}
-	}
-	return list
-}
-
 // may reports whether a unit may be laid out so.
 func (u *unit) may(c choice) bool {
 	return slices.Contains(u.kinds, c.kind) && (c.kind != TableWiseKind || slices.Contains(u.ranks, c.rank))

@@ -23,6 +23,21 @@ import (
 var someRates = Rates{AllToAll: Rate{10 * time.Microsecond, 2e9}, AllGather: Rate{15 * time.Microsecond, 3e9},
 	Table: 20 * time.Microsecond, ID: 150 * time.Nanosecond, Row: 300 * time.Nanosecond, Copy: Rate{Bandwidth: 2e9}}
 
+// choicesOf lists the choices of a unit.
+func (u *unit) choicesOf() []choice {
+	var list []choice
+	for _, k := range u.kinds {
+		if k != TableWiseKind {
+			list = append(list, choice{kind: k})
+			continue
+		}
+		for _, r := range u.ranks {
+			list = append(list, choice{k, r})
+		}
+	}
+	return list
+}
+
 // bruteForce tries all plans.
 func bruteForce(p *Plan) value {
 	plan := make([]choice, len(p.units))
