@@ -36,9 +36,9 @@ func TestTheLauncherSeesWhoWaits(t *testing.T) {
 	if w := launcher.Waiting(0).Waits; len(w) > 0 {
 		t.Errorf("still waiting: %+v", w)
 	}
-	last := launcher.Last(1)
-	if len(last) != 1 || last[0].Seq != 1 || launcher.Describe(last[0]) != what || launcher.Bytes(1) != 20 {
-		t.Errorf("rank 1's last calls: %+v, %d bytes", last, launcher.Bytes(1))
+	last, _ := launcher.LastCall(1)
+	if launcher.Calls(1) != 1 || last.Seq != 1 || launcher.Describe(last) != what || launcher.Bytes(1) != 20 {
+		t.Errorf("rank 1's last call: %+v, of %d with %d bytes", last, launcher.Calls(1), launcher.Bytes(1))
 	}
 }
 

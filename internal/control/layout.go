@@ -28,7 +28,7 @@ const (
 	siteBytes  = 256
 	groupBytes = 64
 
-	// ringCalls is how many calls a rank's flight recorder keeps.
+	// ringCalls is how many calls a rank's flight recorder keeps: so many that the last one stays whole while it is read.
 	ringCalls = 128
 
 	// maxWaits is how many waits of one rank are recorded at once. A rank can have one wait

@@ -3,7 +3,7 @@ package control
 import "github.com/gorun-spmd/gorun/internal/release"
 
 // A Call is one collective as the flight recorder keeps it, in shared memory. Only the rank writes it, without atomics: a
-// reader may see a call half overwritten by a later one.
+// reader that is late by ringCalls calls may see it half overwritten.
 type Call struct {
 	Comm  uint64 // the communicator, by the offset of its region
 	Seq   uint64 // the call's number in the communicator, from 1
@@ -11,7 +11,7 @@ type Call struct {
 	Count uint64
 }
 
-// Log notes that rank, the caller's own, begins a call with so many bytes. It costs a few plain
+// Log notes that rank, the caller's own, begins a call with a number of bytes. It costs a few plain
 // stores.
 func (s *Segment) Log(rank int, c Call, bytes int) {
 	b := s.block(rank)
@@ -19,18 +19,6 @@ func (s *Segment) Log(rank int, c Call, bytes int) {
 	b.ring[n%ringCalls] = c
 	b.bytes += int64(bytes)
 	release.Store(&b.calls, n+1)
-}
-
-// Last returns rank's last calls, the latest last. If rank runs on meanwhile,
-// the earliest may mix the fields of two calls.
-func (s *Segment) Last(rank int) []Call {
-	b := s.block(rank)
-	n := b.calls.Load()
-	calls := make([]Call, 0, ringCalls)
-	for i := n - min(n, ringCalls); i != n; i++ {
-		calls = append(calls, b.ring[i%ringCalls])
-	}
-	return calls
 }
 
 // LastCall returns rank's last call; ok is false if it has made none.
