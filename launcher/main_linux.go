@@ -42,7 +42,7 @@ func doctorCommand(args []string, stdout io.Writer) int {
 	return doctor.Main(args, version(), stdout)
 }
 
-// launch finds or builds the programs, makes the plan, and carries it out. A dry run
+// launch finds or builds the programs, and has another launcher start them, or starts them here. A dry run
 // is written to stdout.
 func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 	c := stdio.NewConsole(os.Stdout, os.Stderr, o.Output != "")
@@ -86,6 +86,11 @@ func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 		status, err := h.Run(paths)
 		return pageOfTrace(status, err, o, c.Say)
 	}
+	return launchHere(o, paths, stdout, c, signals)
+}
+
+// launchHere makes the plan for ranks on this host, and carries it out.
+func launchHere(o *options.Options, paths []string, stdout io.Writer, c *stdio.Console, signals chan os.Signal) (status int, err error) {
 	if n := o.Size(); n > control.MaxRanks {
 		return 0, exit.With(2, fmt.Errorf("-np: %d ranks; gorun starts at most %d on one host", n, control.MaxRanks))
 	}

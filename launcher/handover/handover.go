@@ -317,7 +317,7 @@ func builtHere(o *options.Options) string {
 }
 
 // sessionFolder is the environment by which Open MPI's mpirun keeps its files on
-// this host in folder, which is removed also if mpirun is killed. It is for ranks
+// this host in folder, which is removed even if mpirun is killed. It is for ranks
 // here alone: they refuse to run under a mpirun on another host that has one. Ranks of
 // Open MPI 4 also refuse to run where orte_local_tmpdir_base is set.
 func sessionFolder(folder string) []string {
@@ -325,7 +325,7 @@ func sessionFolder(folder string) []string {
 }
 
 // sharedFolder is the environment by which ranks of Open MPI, and UCX, keep the memory
-// that they share in folder, which is removed also if they are killed. MPICH itself
+// that they share in folder, which is removed even if they are killed. MPICH itself
 // has no such variable.
 func sharedFolder(folder string) []string {
 	return []string{"OMPI_MCA_btl_vader_backing_directory=" + folder, "OMPI_MCA_btl_sm_backing_directory=" + folder, "UCX_POSIX_DIR=" + folder}
@@ -407,6 +407,25 @@ func (h *Handover) supervise(a guardian.App, noStdin bool, made guardian.Spec) (
 	if input != nil {
 		go input.Run()
 	}
+	o := h.supervisor(g).Run(1)
+	if cancel != nil { // before the sweep, which would kill the canceller too
+		cancel.end(o.Reason != supervisor.Lost && !o.Killed && o.Ends[0].Status.Exited(), h.signals, h.console.Say)
+	}
+	if o.Reason == supervisor.Lost {
+		guardian.Sweep(g.Since)
+	}
+	pumps[0].Drain()
+	if launcherErr == nil {
+		pumps[1].Drain()
+	} else {
+		_ = launcherErr.SetReadDeadline(time.Now().Add(drainTime)) // even if somebody still holds its other end
+	}
+	output.Wait(o, h.signals, stdio.HeadlineTime)
+	return o, output, nil
+}
+
+// supervisor returns what looks after the launcher, which the guardian g has started.
+func (h *Handover) supervisor(g *guardian.Process) *supervisor.Supervisor {
 	sup := &supervisor.Supervisor{
 		Grace: h.opts.Grace, Timeout: h.opts.Timeout, Spent: h.spent,
 		Events: g.Events, Signals: h.signals, Broken: h.console.Broken,
@@ -422,21 +441,7 @@ func (h *Handover) supervise(a guardian.App, noStdin bool, made guardian.Spec) (
 	if h.words != nil {
 		sup.Asked, sup.Unheard = h.words.stop, h.words.unheard
 	}
-	o := sup.Run(1)
-	if cancel != nil { // before the sweep, which would kill the canceller too
-		cancel.end(o.Reason != supervisor.Lost && !o.Killed && o.Ends[0].Status.Exited(), h.signals, h.console.Say)
-	}
-	if o.Reason == supervisor.Lost {
-		guardian.Sweep(g.Since)
-	}
-	pumps[0].Drain()
-	if launcherErr == nil {
-		pumps[1].Drain()
-	} else {
-		_ = launcherErr.SetReadDeadline(time.Now().Add(drainTime)) // also if somebody still holds its other end
-	}
-	output.Wait(o, h.signals, stdio.HeadlineTime)
-	return o, output, nil
+	return sup
 }
 
 // input returns the descriptor of the launcher's standard input, the files of a
