@@ -18,7 +18,7 @@ type piece struct {
 // assign says which rank writes which boxes. Every element of every tensor is
 // written once. A box that several ranks hold goes to the one of them that has
 // the fewest bytes to write so far, the lowest of equals. It is computed from
-// global facts, so every rank gets the same list, but for the shards of a
+// global facts, so every rank gets the same list, except for the shards of a
 // LocalShards: each has one holder, and only those of rank me are listed.
 func assign(tensors []namedTensor, me int) []piece {
 	var list []piece

@@ -91,7 +91,7 @@ func (m *meeting) touches(lo, hi int) bool {
 }
 
 // runs lists the runs that x and y share, in ascending order in both. It equals,
-// but for the length of the runs,
+// except for the length of the runs,
 //
 //	for every index i in x and y {
 //		yield(run{position of i in x, position of i in y, 1})

@@ -80,7 +80,7 @@ func (s *State) Replicated() bool {
 	return slices.ContainsFunc(s.tensors, func(t namedTensor) bool { return t.copies() > 1 })
 }
 
-// digests returns the digests of the tensors of which at least so many ranks hold each element. With a *ReplicaError it returns
+// digests returns the digests of the tensors of whose elements at least copies ranks hold each. With a *ReplicaError it returns
 // those of the first copies.
 func digests(ctx context.Context, world *comm.Comm, state *State, copies int) ([]Digest, error) {
 	fewer := func(t namedTensor) bool { return t.copies() < copies }

@@ -12,7 +12,7 @@ import (
 // indexName is the file that makes a folder a checkpoint.
 const indexName = "index.json"
 
-// maxIndexBytes is the size above which an index is refused. One of so many bytes has
+// maxIndexBytes is the size above which an index is refused. One of that size has
 // the checksums of 128 TiB, in blocks of 1 MiB.
 const maxIndexBytes = 1 << 30
 

@@ -31,7 +31,7 @@ type Mapping struct {
 	// Transpose says that the file has the last two dimensions exchanged. A tensor of
 	// one dimension, a bias, is as it is.
 	Transpose bool
-	// Fused, if it is not 0, says that the tensor is part of one that has so many
+	// Fused, if it is not 0, says that the tensor is part of one that has Fused
 	// elements along its dimension Dim, of which the part has those from Start on. Dim
 	// counts the file's dimensions; a negative one counts from the end.
 	Dim, Start, Fused int

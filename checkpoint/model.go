@@ -35,7 +35,7 @@ type volume struct {
 }
 
 // divide distributes the tensors, in the order of their names, over files of at
-// most so many bytes, and names these as Hugging Face does.
+// most o.MaxFileBytes bytes, and names these as Hugging Face does.
 func divide(tensors []fileTensor, o ExportOptions) ([]volume, error) {
 	var files [][]safetensors.Tensor
 	bytes := 0 // of the last file

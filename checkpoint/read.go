@@ -93,7 +93,7 @@ func readIndex(fs fileSystem, dir string) ([]byte, error) {
 	return text, asDamage(err)
 }
 
-// readFile reads a small file whole, of at most so many bytes.
+// readFile reads a small file whole. One of more than most bytes is an error.
 func readFile(fs fileSystem, name string, follow bool, most int) ([]byte, error) {
 	f, err := fs.Open(name, follow)
 	if err != nil {

@@ -27,7 +27,7 @@ type snapshot struct {
 	state  State // for names and layouts alone
 	plan   plan
 	values map[string]json.RawMessage
-	data   []byte // what follows the header of this rank's file, but for what lies on a disk
+	data   []byte // what follows the header of this rank's file, except for what lies on a disk
 	err    error  // why there is nothing to write
 	free   func() // is called when all is written; nil: nothing is to do
 }

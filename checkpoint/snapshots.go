@@ -182,7 +182,7 @@ func (p *plan) dataBytes() int64 {
 	return int64(p.header.FileBytes - p.header.DataStart)
 }
 
-// reserve accounts for two parts of so many bytes.
+// reserve accounts for two parts of a number of bytes.
 func (s *Snapshots) reserve(bytes int64) error {
 	more := 2 * (bytes - s.taken/2)
 	if more <= 0 || s.at.Reserve == nil {
@@ -212,7 +212,7 @@ type description struct {
 	Tensors []tensorEntry              `json:"tensors,omitempty"`
 }
 
-// Save keeps the state as it is after so many steps. It returns when all ranks have
+// Save keeps the state as it is after a step. It returns when all ranks have
 // copied theirs, with the same error on every rank. On several hosts it waits first until the
 // one before is whole on the other hosts, see Busy, and its error may be that this has failed.
 func (s *Snapshots) Save(ctx context.Context, step int) (err error) {
@@ -305,7 +305,7 @@ func (s *Snapshots) copy(w io.Writer) (chunks []partChunk, err error) {
 	return chunks, nil
 }
 
-// copyTensor writes a tensor of so many bytes, and returns the checksums of its blocks.
+// copyTensor writes a tensor of size bytes, and returns the checksums of its blocks.
 func (s *Snapshots) copyTensor(w io.Writer, data *tensor.Tensor, size int) (sums string, err error) {
 	b, ok := hostBytes(data)
 	if !ok {

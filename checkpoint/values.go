@@ -37,7 +37,7 @@ func encodeValue(at any) (json.RawMessage, error) {
 func decodeValue(text json.RawMessage, at any) error {
 	v := reflect.ValueOf(at).Elem()
 	if v.Kind() == reflect.Map {
-		v.Clear() // else it would keep entries that the saved one has not
+		v.Clear() // else it would keep entries that the saved one lacks
 	}
 	if !bytes.HasPrefix(text, []byte(`{"encoding/gob":`)) {
 		return json.Unmarshal(text, at)

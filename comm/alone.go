@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
-// OpenWindow makes a window in which this rank has so many bytes. All ranks call it; lengths[r] is
+// OpenWindow makes a window in which this rank has a number of bytes. All ranks call it; lengths[r] is
 // how many rank r has. Package comm/window is the user.
 func (i Internals) OpenWindow(ctx context.Context, bytes int) (w backend.WindowMemory, lengths []int, err error) {
 	c := i.c

@@ -10,7 +10,7 @@ import "github.com/gorun-spmd/gorun/comm/backend"
 //	Root                  the root, the receiver of a Send, the sender of a Recv
 //	Dst, Src              the buffers, see Of
 //	DstCounts, SrcCounts  elements of each rank's part
-//	DstRows, SrcRows      above 1, the parts are columns of a matrix of so many rows
+//	DstRows, SrcRows      above 1, the parts are columns of a matrix with this number of rows
 //	Cause                 what made the call, for statistics and traces
 //
 // The documentation of backend.Call says which kind has which, how long the buffers are, and what the other fields are.

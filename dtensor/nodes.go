@@ -211,7 +211,7 @@ func addRows(nodes *tensor.Tensor, leaves [][]int) *tensor.Tensor {
 	return addAll(rows, leaves, nil)
 }
 
-// addAll adds up nodes of so many leaves, in place but for those that stay as they are, no two of which are a pair, and
+// addAll adds up nodes of so many leaves, in place except for those that stay as they are, no two of which are a pair, and
 // returns the sum.
 func addAll(nodes []*tensor.Tensor, leaves [][]int, stay []*tensor.Tensor) *tensor.Tensor {
 	var sum pairwise.Fold[*tensor.Tensor]

@@ -8,7 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// The activations here have the layouts of Exp, but for Mish and Hardswish, which decrease somewhere and have those of Abs. They
+// The activations here have the layouts of Exp, except for Mish and Hardswish, which decrease somewhere and have those of Abs. They
 // throw a *LayoutError for integers.
 
 // ELU returns x where it is above 0, and alpha·(eˣ-1) elsewhere.

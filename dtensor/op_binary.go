@@ -66,7 +66,7 @@ func (a *Tensor) Minimum(b *Tensor) *Tensor { return binary(kernel.OpMinimum, a,
 // Pow returns aᵇ, element by element.
 func (a *Tensor) Pow(b *Tensor) *Tensor { return binary(kernel.OpPow, a, b) }
 
-// Remainder returns what is left of a when b is taken away ⌊a/b⌋ times; it has the sign of b, as % in Python, and is exact but for
+// Remainder returns what is left of a when b is taken away ⌊a/b⌋ times; it has the sign of b, as % in Python, and is exact except for
 // one rounding where the signs differ. Of integers, where b is 0 it is a.
 func (a *Tensor) Remainder(b *Tensor) *Tensor { return binary(kernel.OpRemainder, a, b) }
 

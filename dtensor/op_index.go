@@ -133,7 +133,7 @@ func maskSlices(y *tensor.Tensor, dim int, foreign *tensor.Tensor) *tensor.Tenso
 	return tensor.MaskedFill(y, along(foreign, dim, y.NDim()), 0)
 }
 
-// along returns a list as a tensor of so many dimensions, in which it lies along one and the others are 1.
+// along returns a list as a tensor of dims dimensions, in which it lies along dim and the others are 1.
 func along(list *tensor.Tensor, dim, dims int) *tensor.Tensor {
 	shape := slices.Repeat([]int{1}, dims)
 	shape[dim] = list.Numel()

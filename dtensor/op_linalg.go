@@ -201,7 +201,7 @@ func like(x *tensor.Tensor, list []float64, shape ...int) *tensor.Tensor {
 	return y
 }
 
-// matrices lists the matrices of so many elements in list.
+// matrices lists the matrices in list, which have a number of elements each.
 func matrices(list []float64, elements int) iter.Seq[[]float64] {
 	return slices.Chunk(list, max(1, elements))
 }

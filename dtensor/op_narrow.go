@@ -109,8 +109,8 @@ func (t *Tensor) Chunk(dim, n int) []*Tensor {
 	return t.Split(dim, sizes...)
 }
 
-// Pad returns t with so many elements v more before and after those along a dimension. The layouts and the gradient are those
-// of Cat.
+// Pad returns t with elements v added along dimension dim, before of them in front of its own and after of them behind. The
+// layouts and the gradient are those of Cat.
 func (t *Tensor) Pad(dim, before, after int, v float64) *Tensor {
 	defer t.spec.mesh.Span("Pad").End()
 	dim = t.dim("Pad", dim)

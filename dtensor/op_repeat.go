@@ -42,7 +42,7 @@ func (x *Tensor) stays(d int) bool {
 	return !slices.ContainsFunc(x.spec.placements, func(p layout.Placement) bool { return p.Shards(d) || !p.IsShard() && !p.IsReplicate() })
 }
 
-// Repeat returns x so many times along each dimension, one copy after the other, as torch.Tensor.repeat and numpy.tile. There may be
+// Repeat returns x repeated times[d] times along dimension d, one copy after the other, as torch.Tensor.repeat and numpy.tile. There may be
 // more numbers than dimensions: x then has dimensions of size 1 before its own. The layouts and gradients are those of Expand
 // and Reshape.
 func (x *Tensor) Repeat(times ...int) *Tensor {
@@ -58,7 +58,7 @@ func (x *Tensor) Repeat(times ...int) *Tensor {
 	return x
 }
 
-// RepeatInterleave returns x with each element along a dimension so many times, one after the other.
+// RepeatInterleave returns x with each element along dimension dim repeated times times, side by side.
 func (x *Tensor) RepeatInterleave(times, dim int) *Tensor {
 	x = x.lift()
 	dim = x.dim("RepeatInterleave", dim)

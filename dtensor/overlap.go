@@ -17,7 +17,7 @@ const OverlapVar = "GORUN_OVERLAP"
 const OverlapBytes = 2 << 20
 
 // SetOverlap has ValueAndGrad, Accumulate and what is made of them sum gradients over the ranks while the backward
-// pass still runs, as soon as so many bytes of them are there: PyTorch's DistributedDataParallel. 0, which is the
+// pass still runs, as soon as that many bytes of them are there: PyTorch's DistributedDataParallel. 0, which is the
 // default, sums them all in the end. The sums have the same bits; only the collectives are more. It pays where ranks
 // wait for a network; ranks that share memory are faster without. Turn it on, on all ranks, between two passes.
 //
@@ -87,7 +87,7 @@ func (e *early) free() {
 				s.src = nil
 			}
 		default:
-			return // they end in their order, but for those of other groups
+			return // they end in their order, except for those of other groups
 		}
 	}
 }

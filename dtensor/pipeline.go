@@ -160,7 +160,7 @@ func (p *Pipeline) place(i int, mesh *Mesh, taken map[int]bool) error {
 	return nil
 }
 
-// ValueAndGrad runs the stages for each of so many parts of a batch, and returns the sum of
+// ValueAndGrad runs the stages for each of the parts of a batch, and returns the sum of
 // the losses of all stages, on every rank of the world, and its gradients by params: those of all stages,
 // in one order on all ranks. A rank's gradients of parameters on other meshes are empty, as
 // optimizers and ClipGradNorm expect. The gradients are those of Accumulate over the parts,

@@ -135,7 +135,7 @@ type step struct {
 	sendCounts, recvCounts []int
 	sendInPlace            bool // the source begins with the parts, one after another
 	recvInPlace            bool // the destination is the parts, one after another
-	sendRows, recvRows     int  // else, above 0: the parts are columns of so many rows
+	sendRows, recvRows     int  // else, above 0: the parts are columns of a matrix with that many rows
 }
 
 // plan returns the cached plan of a redistribution.

@@ -14,7 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A ProductSample finds ranks that multiply wrongly, also where no other rank has the same shard. Between SampleProduct and Check
+// A ProductSample finds ranks that multiply wrongly, even where no other rank has the same shard. Between SampleProduct and Check
 // each rank puts aside a few elements of one of its products, with what they were made from: of those of MatMul, Linear,
 // ScaledDotProductAttention and their gradients, and of MatMulTo. In Check the next rank computes them again, by the same kernels. With
 // SameBits an element has the same bits whatever is computed beside it, so a difference means that one of the two ranks is faulty.

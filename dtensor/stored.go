@@ -12,7 +12,7 @@ import (
 // A Stored is this rank's rows of a tensor that lie on a disk, such as those of a table of
 // package embedding that is larger than memory. A row is [1, …] in memory order.
 type Stored interface {
-	// ReadRows sets b to rows of this rank, of which it has so many as fit into b. The first
+	// ReadRows sets b to rows of this rank from row first on, as many as fit into b. The first
 	// of this rank's rows is row 0.
 	ReadRows(first int, b []byte) error
 	// WriteRows sets rows of this rank to b.

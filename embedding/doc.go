@@ -18,7 +18,7 @@
 //
 // Messages hold distinct ids and requested rows only, never anything of the size of the
 // table. Where ids are sharded, one more small collective tells the ranks how large the
-// messages are and whether some rank has an id that the table has not. So every rank
+// messages are and whether some rank has an id that the table does not have. So every rank
 // reports that id, and the next batch works.
 //
 // # MaskP

@@ -33,7 +33,7 @@ func RowWiseSizes(axis string, sizes ...int) Layout {
 }
 
 // RowWiseOn divides the rows over some ranks of an axis, a sub-group, as
-// torch.chunk does over so many; the others have none. A rank that is named several
+// torch.chunk does over their number; the others have none. A rank that is named several
 // times has as many parts, next to each other; parts are in the order of the ranks.
 func RowWiseOn(axis string, ranks ...int) Layout {
 	return Layout{rows: []string{axis}, on: slices.Sorted(slices.Values(ranks))}
@@ -64,7 +64,7 @@ func Grid(rows, columns string) Layout {
 
 // Placements returns the layout of a table of rows times columns as one
 // placement for each axis of the mesh. It throws an *Error for an axis that the
-// mesh has not, or that is named twice, and for a rank that the axis has not.
+// mesh does not have, or that is named twice, and for a rank that the axis does not have.
 func (l Layout) Placements(mesh *dtensor.Mesh, rows, columns int) []layout.Placement {
 	p := make([]layout.Placement, len(mesh.Axes()))
 	set := func(dim, size int, sizes []int, names []string) {

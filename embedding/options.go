@@ -76,7 +76,7 @@ func (o *Options) check(op string, weight *dtensor.Tensor) settings {
 // badPadding is the error of a PaddingIdx that setPadding does not take.
 const badPadding = "PaddingIdx is %d, out of range [%d, %d) for %s"
 
-// setPadding sets the padding row of a table of so many rows; ok is false if there is no
+// setPadding sets the padding row of a table of a number of rows; ok is false if there is no
 // such row.
 func (s *settings) setPadding(idx *int, rows int) (ok bool) {
 	s.padding = -1

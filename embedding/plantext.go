@@ -56,7 +56,7 @@ func (p *Plan) Overview() string {
 	return s.String() + p.totals()
 }
 
-// someOf lists names, the first of them if they take more than so many characters and two are
+// someOf lists names, the first of them if they are longer than most characters and two are
 // left: "a, b and 17 more".
 func someOf(names []string, most int) string {
 	n := len(names[0])

@@ -19,7 +19,7 @@ type Pooled struct {
 func (p *Pooled) Values() *dtensor.Tensor { return p.values }
 
 // Feature returns the rows of one feature, [B, D]: a part of Values. It throws
-// an *Error for a feature that the collection has not.
+// an *Error for a feature that the collection does not have.
 func (p *Pooled) Feature(name string) *dtensor.Tensor {
 	f := p.c.features[p.c.mustFind(name)]
 	return p.values.Narrow(1, f.at, f.width)
@@ -34,7 +34,7 @@ func (p *Pooled) Feature(name string) *dtensor.Tensor {
 // batch first.
 //
 // Bags throws an *Error for a batch that lacks a feature, and an *IDError, on
-// every rank, for an id that its table has not.
+// every rank, for an id that its table does not have.
 func (c *Collection) Bags(j *Jagged) *Pooled {
 	defer c.mesh.Span("Bags").End()
 	const op = "Bags"

@@ -16,7 +16,7 @@ type Rate struct {
 	Bandwidth float64 // bytes per second; 0: no time for any bytes
 }
 
-// Time returns how long it takes for so many bytes.
+// Time returns how long it takes for a number of bytes.
 func (r Rate) Time(bytes float64) time.Duration { return r.Latency + time.Duration(r.ns(bytes)) }
 
 // ns is Time without the latency, in ns.

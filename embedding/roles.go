@@ -58,7 +58,7 @@ func rolesOf(op string, weight, ids *dtensor.Tensor, s settings) *roles {
 	last := ids.NDim() // the dimension of features in the result
 	for axis, w := range p.weight {
 		at := p.ids[axis]
-		p.result[axis] = at // also where the axis has one rank only
+		p.result[axis] = at // even where the axis has only one rank
 		if mesh.Axes()[axis].Size > 1 {
 			switch {
 			case w.Shards(0) && at.IsShard():

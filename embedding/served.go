@@ -10,7 +10,7 @@ import (
 
 // servedIDs checks ids for a table and returns them as numbers of its rows rank by rank,
 // which is how lookups and gradients count them: other numbers than the ids where the
-// layout deals rows out in turn. pos and id are the first that the table has not.
+// layout deals rows out in turn. pos and id are the first that the table does not have.
 func servedIDs(weight *dtensor.Tensor, ids *tensor.Tensor) (rows *tensor.Tensor, pos, id int, bad bool) {
 	size := weight.Dim(0)
 	pos, id, good := tensor.CheckIndex(ids, size)

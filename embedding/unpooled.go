@@ -18,7 +18,7 @@ type Unpooled struct {
 // Feature returns the rows of the ids of one feature, [n, D], n being the number
 // of its ids in all samples, one sample after the other. It is sharded as the
 // samples are: each rank has the rows of its own. It throws an *Error for a
-// feature that the collection has not.
+// feature that the collection does not have.
 func (u *Unpooled) Feature(name string) *dtensor.Tensor { return u.values[u.c.mustFind(name)] }
 
 // Rows looks up the ids of all features without pooling them. The samples may be

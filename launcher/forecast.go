@@ -159,7 +159,7 @@ func (c *forecastCommand) check() error {
 
 const (
 	mostAtOnce = 1024 // ranks that run, at most
-	allRun     = 16   // jobs of up to so many ranks run all of them
+	allRun     = 16   // jobs of up to as many ranks run all of them
 )
 
 // parseSize reads a number of bytes: 64GiB, 80GB, 1000000.

@@ -94,7 +94,7 @@ func (c *forecastCommand) run(stdout io.Writer) (status int, err error) {
 // mostMeasured is how many ranks for each core measure a machine: more take turns all the more.
 const mostMeasured = 4
 
-// rates returns the machine as each of so many ranks of a host has it.
+// rates returns the machine as each rank of a host has it, of ranks in all.
 func (c *forecastCommand) rates(ranks int) (*forecast.Machine, error) {
 	if c.machine != "" {
 		m, err := readMachine(c.machine)

@@ -55,7 +55,7 @@ func checkType(op string, logits *dtensor.Tensor) {
 // reading the logits.
 const statLeaves = 16
 
-// leafOf returns the size of the leaves of so many classes. One of several has nodes of products too.
+// leafOf returns the size of the leaves of a number of classes. One of several has nodes of products too.
 func leafOf(classes int) int {
 	return pairwise.Leaf(classes, max(pairwise.Least, ints.DivUp(classes, statLeaves)))
 }

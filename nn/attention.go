@@ -168,7 +168,7 @@ func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tenso
 	return a.Out.Forward(y)
 }
 
-// wantScores refuses an input that does not broadcast to the scores of the queries of x and so many keys.
+// wantScores refuses an input that does not broadcast to the scores of the queries of x and a number of keys.
 func (a *Attention) wantScores(name string, input, x *dtensor.Tensor, keys int) {
 	if input == nil {
 		return

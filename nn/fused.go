@@ -29,7 +29,7 @@ func fusible(x, weight *dtensor.Tensor) bool {
 // float32 that packs them, where the processor has instructions for it.
 const manyChannels = 128
 
-// convolves is fusible for a convolution by ws of so many channels of a group.
+// convolves is fusible for a convolution by ws whose groups have a number of channels.
 func (ws windows) convolves(x, weight *dtensor.Tensor, channels int) bool {
 	return fusible(x, weight) && (!x.DType().Narrow() || channels < manyChannels && ws.gather())
 }
@@ -68,7 +68,7 @@ func (ws windows) over(sizes []int) (over []kernel.Window, ok bool) {
 	return over, ok
 }
 
-// sized is w as kernels take it, where it takes count of so many positions.
+// sized is w as kernels take it, where it takes count of size positions.
 func (w Window) sized(size, count int) kernel.Window {
 	return kernel.Window{Size: size, Count: count, Kernel: w.Kernel, Stride: w.Stride, Padding: w.Padding, Dilation: w.Dilation}
 }

@@ -11,7 +11,7 @@ type PReLU struct {
 	Weight *dtensor.Tensor // [1], or one slope for each channel, [C]
 }
 
-// NewPReLU makes a PReLU with so many slopes of 0.25: one for all elements, or one for each channel.
+// NewPReLU makes a PReLU whose slopes begin with 0.25. Their number is one, for all elements, or that of the channels.
 func NewPReLU(init *Init, slopes int) *PReLU {
 	return &PReLU{Weight: init.Fill(0.25, []int{slopes}, "", layout.Replicate())}
 }

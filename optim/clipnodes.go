@@ -164,7 +164,7 @@ func (n *nodes) part(coord []int) []int {
 	return parts
 }
 
-// sumsOfBlocks returns the sums of the nodes that have so many leaves of each dimension of some numbers, [shape], and leaves so many
+// sumsOfBlocks returns the sums of the nodes whose leaves along each dimension of some numbers, [shape], nodes lists; a leaf has leaf
 // indices. rows returns the sum over n rows of them, dimension 0.
 func sumsOfBlocks(nodes [][]int, leaf, shape []int, rows func(at, n int) []float64) (sums []float64) {
 	add := func(a, b []float64) []float64 {
@@ -188,7 +188,7 @@ func sumsOfBlocks(nodes [][]int, leaf, shape []int, rows func(at, n int) []float
 	return sums
 }
 
-// sumOfRows returns the sum of n of the rows of x, which have so many numbers.
+// sumOfRows returns the sum of n of the rows of x from row at on; a row has width numbers.
 func sumOfRows(x []float64, width, at, n int) []float64 {
 	sum := make([]float64, width)
 	if width == 1 {

@@ -62,7 +62,7 @@ func ExampleLBFGS() {
 	// Output: from a loss of 47.67 to y = 2.00x + 1.00
 }
 
-// The matrix has weight decay and the bias has not, at ten times the rate.
+// The matrix has weight decay; the bias has none, and ten times the rate.
 func ExampleNewGroups() {
 	meshtest.Example(2, func(ctx context.Context, mesh *dtensor.Mesh) error {
 		matrix := dtensor.Full(mesh, tensor.Float32, 1, []int{4, 2}, layout.Shard(0))

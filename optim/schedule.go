@@ -17,7 +17,7 @@ type RateFunc func(step int) float64
 // At returns the learning rate of a step.
 func (f RateFunc) At(step int) float64 { return f(step) }
 
-// A Phase is a Schedule for so many steps, which it counts from 0.
+// A Phase is a Schedule for a number of steps, which it counts from 0.
 type Phase struct {
 	Schedule
 	Steps int // of the last Phase, no matter

@@ -92,7 +92,7 @@ func (r *rank) joinDepot(ctx context.Context, world *comm.Comm) error {
 	return nil
 }
 
-// fits returns an error if all snapshots on this host cannot have so many bytes.
+// fits returns an error if all snapshots on this host cannot have the given bytes.
 func (r *rank) fits(bytes int) error {
 	info, err := r.hold.local.File.Stat()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // TestDeviceFolds compares what a GPU folds, a fake one or with GORUN_TEST_GPU=1 the
-// machine's, with what the CPU does: bit by bit, but for which NaN it is, and which zero
+// machine's, with what the CPU does: bit by bit, except which NaN it is, and which zero
 // the least and the largest of two with different signs are.
 func TestDeviceFolds(t *testing.T) {
 	if os.Getenv("GORUN_TEST_GPU") != "1" {

@@ -98,7 +98,7 @@ func (f mishap) happen() error {
 			syscall.Close(fd)
 		}
 		os.Exit(f.number)
-	case "descriptors": // all that gorun gave, and Go's own but for its poller's, without which it ends with 2
+	case "descriptors": // all that gorun gave, and Go's own except for its poller's, without which it ends with 2
 		for fd := range 256 {
 			if name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); !strings.HasPrefix(name, "anon_inode:[event") {
 				syscall.Close(fd)

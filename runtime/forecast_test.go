@@ -87,7 +87,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// Ranks that would disagree, or hang, are an error with both lines, also where 4093 like the first do not run.
+// Ranks that would disagree, or hang, are an error with both lines, even where 4093 like the first do not run.
 func TestForecastFindsMismatch(t *testing.T) {
 	for _, c := range []struct {
 		name string

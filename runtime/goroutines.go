@@ -36,7 +36,7 @@ func goroutines(text string) (ranks int, err error) {
 	return ranks, nil
 }
 
-// runGoroutines runs f on so many ranks, each a goroutine of this process, r the first of
+// runGoroutines runs f on a number of ranks, each a goroutine of this process, r the first of
 // them. It returns the exit status of the first rank that ends with another than 0. The
 // ranks beside one that fails have failTime to end, because their process ends then.
 // Ranks that wait for each other fail (see mem.Watch).

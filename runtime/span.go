@@ -111,7 +111,7 @@ func (t *tracer) Metric(name string, value float64) { t.sample(control.SampleMet
 // Layout keeps how a parameter is divided.
 func (t *tracer) Layout(l *observe.Layout) {
 	text, err := json.Marshal(l)
-	if err != nil { // there is nothing in it that JSON has not
+	if err != nil { // JSON has all that is in it
 		return
 	}
 	t.observed.mu.Lock()

@@ -44,7 +44,7 @@ func TestSwitchesAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// A variable that gorun has not, as a misspelt one, gets a warning; those of tests do not.
+// A variable that gorun does not know, such as a misspelt one, gets a warning; those of tests do not.
 func TestMisspeltVariable(t *testing.T) {
 	for _, name := range []string{"GORUN_SAMEBITS", "GORUN_TEST_ANY", "GORUN_FAKE_ANY", "MY_GORUN_ANY"} {
 		t.Setenv(name, "1")

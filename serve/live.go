@@ -40,7 +40,7 @@ func (l *Live) View(f func(t *Table)) error {
 	}
 }
 
-// Reload opens the files anew, for the Views that begin from now on. changed is false if
+// Reload opens the files again, for the Views that begin from now on. changed is false if
 // nothing was written since. After an error the table stays as it was.
 func (l *Live) Reload() (changed bool, err error) {
 	t, err := open(l.path)

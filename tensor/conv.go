@@ -54,7 +54,7 @@ func ConvWeight(x, y *Tensor, groups int, windows []kernel.Window) *Tensor {
 	return w
 }
 
-// A convolution is a kernel.Conv of so many dimensions of positions, the last ones of its windows.
+// A convolution is a kernel.Conv of dims dimensions of positions, the last ones of its windows.
 type convolution struct {
 	kernel.Conv
 	dims int

@@ -56,7 +56,7 @@ func RMSNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight bool) (d
 	return dx, dweight
 }
 
-// norm computes n, which LayerNorm and RMSNorm have filled in but for the addresses.
+// norm computes n, which LayerNorm and RMSNorm have filled in except for the addresses.
 func norm(op string, n kernel.Norm, x, weight, bias *Tensor) (y, stats *Tensor) {
 	shape := []int{n.Rows, 2}
 	if !n.Centre {

@@ -211,7 +211,7 @@ func (r *Run) SHA256(ctx context.Context, world *comm.Comm) (string, error) {
 	return checkpoint.SHA256(ctx, world, &state)
 }
 
-// step starts to save what so many steps have made, if it is time and the save
+// step starts to save the state after a number of steps, if it is time and the save
 // before has ended. A save that failed is told of; the next may do better.
 func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) error {
 	if k == nil || k.store == nil || k.run.Keep.Every == 0 || steps%k.run.Keep.Every != 0 {
@@ -232,7 +232,7 @@ func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) 
 	return nil
 }
 
-// last saves what so many steps have made, if that has not been done, and waits
+// last saves the state after a number of steps, if that has not been done, and waits
 // until it is on disk. A save before it that failed is told of.
 func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) error {
 	if k == nil || k.store == nil {
@@ -247,7 +247,7 @@ func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) 
 	return errors.Join(k.store.Save(ctx, steps, &k.state), k.store.Wait())
 }
 
-// stop saves what so many steps have made of a run that the job ends; more says that this attempt has made some of them.
+// stop saves the state after a number of steps of a run that the job ends; more says that this attempt has made some of them.
 func (k *keeper) stop(ctx context.Context, steps int, more bool, say func(string, ...any)) error {
 	if k == nil {
 		return nil
@@ -316,7 +316,7 @@ func (k *keeper) laterOnDisk(ctx context.Context, world *comm.Comm, step int) (b
 	return word[0] == 1, err
 }
 
-// due reports whether a snapshot is to be taken after so many steps.
+// due reports whether a snapshot is to be taken after a number of steps.
 func (k *keeper) due(steps int) bool {
 	switch {
 	case k == nil || k.snapshots == nil:
@@ -329,7 +329,7 @@ func (k *keeper) due(steps int) bool {
 	return time.Since(k.since) >= time.Duration(float64(k.cost)/snapshotShare)
 }
 
-// snapshot takes one after so many steps.
+// snapshot takes one after a number of steps.
 func (k *keeper) snapshot(ctx context.Context, steps int) error {
 	if err := comm.Barrier(ctx, k.world); err != nil { // it does not cost the time for which it waits for a late rank
 		return err

@@ -82,7 +82,7 @@ type Run struct {
 	// has changed, on whatever rank, ends the job.
 	Sealed bool
 
-	Steps   int           // the run ends after so many; 0: no such end, but a run of Loss needs this one or Limit
+	Steps   int           // after how many the run ends; 0: it does not end by them, but a run of Loss needs this one or Limit
 	Limit   time.Duration // the run ends after this time; 0: no such end
 	Unit    string        // of what a step works on; "": tokens
 	PerStep int           // how many of them; 0: steps are counted, whatever the Unit

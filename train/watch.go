@@ -95,7 +95,7 @@ func (w *watcher) samples() bool {
 	return m != nil && m.SameBits() && w.world.Size() > 1
 }
 
-// multiplied has another rank check what was sampled of the products of a step, if anything was, after so many steps.
+// multiplied has another rank check what was sampled of the products of a step, if anything was, after a number of steps.
 func (w *watcher) multiplied(ctx context.Context, steps int) error {
 	if w.products == nil {
 		return nil
@@ -113,7 +113,7 @@ func (w *watcher) fault(ctx context.Context, steps int, err error) error {
 	return err
 }
 
-// begin begins the watch over a step that begins after so many.
+// begin begins the watch over the step that begins after a number of others.
 func (w *watcher) begin(steps int) error {
 	if w.watched && w.samples() {
 		w.products = w.mesh().SampleProduct(uint64(steps), w.state.Tensors())
@@ -190,7 +190,7 @@ func (w *watcher) check(ctx context.Context) error {
 	return err
 }
 
-// digest writes the digests of what so many steps have made.
+// digest writes the digests of the state after a number of steps.
 func (w *watcher) digest(ctx context.Context, steps int, loss float64) error {
 	if w.log == nil || steps%w.logEvery != 0 {
 		return nil

@@ -70,7 +70,7 @@ type WindowBackend interface {
 	// OpenWindow makes a window: bytes[r] bytes of zeroed memory on rank r, at a multiple of 8.
 	// All ranks call it together, with the same list, as they call Split.
 	OpenWindow(ctx context.Context, bytes []int) (WindowMemory, error)
-	// Touch begins a call of a kind on a window, with so many bytes: it notes that this rank
+	// Touch begins a call of a kind on a window, with a number of bytes: it notes that this rank
 	// moves, and returns what has ended the group, nil if nothing has. It may be called at any
 	// time from any goroutine.
 	Touch(kind Kind, bytes int) error
@@ -106,7 +106,7 @@ type SharedBackend interface {
 // A PacketBackend is a MessageBackend whose ranks send each other packets.
 type PacketBackend interface {
 	MessageBackend
-	// OpenPackets begins to take packets of at most so many bytes. All ranks call it together.
+	// OpenPackets begins to take packets, which have no more than most bytes. All ranks call it together.
 	OpenPackets(ctx context.Context, most int) (Packets, error)
 }
 

@@ -45,7 +45,7 @@ type Call struct {
 	Root                 int
 	Dst, Src             Buffer
 	DstCounts, SrcCounts []int
-	DstRows, SrcRows     int      // above 1, the parts of that buffer are columns of so many rows
+	DstRows, SrcRows     int      // above 1, the parts of that buffer are columns of a matrix with this number of rows
 	Tag                  int      // of a call of package comm/message
 	Cause                string   // the operator and step that made the call, for statistics and traces
 	Facts                uint32   // a hash of what else all ranks must have the same, such as a global shape; 0: nothing

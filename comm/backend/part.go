@@ -21,7 +21,7 @@ type Part struct {
 func Contiguous(p unsafe.Pointer) Part { return Part{Ptr: p, width: math.MaxInt} }
 
 // Part returns the part of b that has n elements; the parts before it have first elements
-// together. If rows is above 1, b is a matrix of so many rows and its parts are columns: see
+// together. If rows is above 1, b is a matrix of that many rows and its parts are columns: see
 // Call.
 func (b Buffer) Part(rows, first, n int) Part {
 	size := b.DType.Size()

@@ -46,7 +46,7 @@ func mailbox(ctx context.Context, c *comm.Comm, f func(m *message.Mailbox) error
 	return m.Close(ctx)
 }
 
-// ringByTag: all ranks send so many ranks on, in four ways, from any memory.
+// ringByTag: each rank sends to the one a number of places after it, in four ways, from any memory.
 func ringByTag(ctx context.Context, c *comm.Comm) error {
 	return mailbox(ctx, c, func(m *message.Mailbox) error {
 		n, me := c.Size(), c.Rank()

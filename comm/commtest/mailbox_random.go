@@ -13,7 +13,7 @@ import (
 // A drawnMessage is one of a random schedule. All ranks know all.
 type drawnMessage struct{ from, to, tag, count int }
 
-// RandomMessages has all ranks send each other what they draw alike, in so many rounds of about 50
+// RandomMessages has all ranks send each other what they draw alike, in a number of rounds of about 50
 // messages a rank: it checks that each message comes once, as it was sent, and in the order of MPI's rules.
 func RandomMessages(ctx context.Context, c *comm.Comm, rounds int) error {
 	return mailbox(ctx, c, func(m *message.Mailbox) error {

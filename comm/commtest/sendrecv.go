@@ -44,7 +44,7 @@ func isLetter(got []int32, from, step int) error {
 	return nil
 }
 
-// ring: all ranks send so many ranks on, and receive from so many before, at once.
+// ring: each rank sends to the one a number of places after it, and receives from the one as many before, at once.
 func ring(ctx context.Context, c *comm.Comm) error {
 	n, me := c.Size(), c.Rank()
 	for w := range places {

@@ -154,7 +154,7 @@ func StageBelow(ctx context.Context, c *comm.Comm, bytes int) error {
 	return nil
 }
 
-// small reports whether a call is staged whose largest buffer on any rank has so many bytes.
+// small reports whether a call is staged whose largest buffer on any rank has a number of bytes.
 func (s *staging) small(bytes int) bool { return int64(bytes) < s.below.Load() }
 
 // largestBuffer returns the bytes of the largest buffer that any rank has in a call. known is

@@ -60,7 +60,7 @@ func (f *folds) free(s Stage) {
 	}
 }
 
-// The trial folds so many elements of so many ranks.
+// How many elements, and of how many ranks, the trial folds.
 const (
 	triedElems = 61
 	triedRanks = 3

@@ -13,7 +13,7 @@ type link interface {
 	put(to int, p packet) (ok bool)
 	// poll calls read with packets that have come, whose data is valid until it returns.
 	poll(read func(from int, p *packet)) error
-	// eat tells a rank that receives have taken so many bytes more of what it has sent with envelopes. look sets o.eaten
+	// eat tells a rank that receives have taken a number of bytes more of what it has sent with envelopes. look sets o.eaten
 	// to what another rank has told this one in that way.
 	eat(from int, bytes uint64)
 	look(to int, o *outbound)

@@ -15,7 +15,7 @@ import (
 )
 
 // A Mailbox is one rank's end of what the ranks of a communicator send each other by tag. Its
-// functions and methods may be called from any goroutine, but for New and Close, which are
+// functions and methods may be called from any goroutine, except for New and Close, which are
 // collectives of the communicator.
 type Mailbox struct {
 	comm    *comm.Comm

@@ -235,7 +235,7 @@ func (r *Rank) message(receive bool, f function, b backend.Buffer, peer int, tag
 	return r.inParts(receive, f, b, peer, tag, r.most)
 }
 
-// inParts is message with at most so many bytes in each request.
+// inParts is message with no more than most bytes in each request.
 func (r *Rank) inParts(receive bool, f function, b backend.Buffer, peer int, tag uintptr, most int) error {
 	size := b.DType.Size()
 	step, dt := max(1, most/size), r.job.lib.handles[typeOf(b.DType)]

@@ -95,7 +95,7 @@
 // who waits for whom; if all of a circle do, they get an error that names their calls. Circles
 // through several communicators, windows or mailboxes are package runtime's to find, see Guard.
 //
-// GORUN_DEBUG=0 or Options.Unchecked leaves this out, but for long calls of the library's
+// GORUN_DEBUG=0 or Options.Unchecked leaves this out, except for long calls of the library's
 // own over Open MPI: ranks that disagree then get what the MPI library makes of their
 // calls, wrong numbers or a hang. No memory outside of their buffers changes. With GORUN_DEBUG=1 or
 // Options.Debug a rank compares its calls with those of all ranks, and a Send waits for its

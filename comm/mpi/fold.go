@@ -91,7 +91,7 @@ func (r *Rank) fold(ctx context.Context, call *backend.Call) error {
 	return call.Carried("comm/mpi", 0)
 }
 
-// foldParts is a reduction of parts of count elements, so many a step: divide gives those of a buffer like Src from an element
+// foldParts is a reduction of parts of count elements, of which a step takes some: divide gives those of a buffer like Src from an element
 // on. At tick t the ranks begin to exchange the parts of step t and, but in a ReduceScatter, the results of step t-2.
 func (r *Rank) foldParts(ctx context.Context, call *backend.Call, step, count int,
 	divide func(into []backend.Buffer, b backend.Buffer, lo int),

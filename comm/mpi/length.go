@@ -132,7 +132,7 @@ const neighbourhood = 5
 // barrier, so no rank leaves it.
 func (r *Rank) unanimous(ctx context.Context, call *backend.Call) error {
 	n := len(r.world)
-	bytes := max(call.Src.Bytes(), call.Dst.Bytes()) // the same on all ranks, but for those below
+	bytes := max(call.Src.Bytes(), call.Dst.Bytes()) // the same on all ranks, except for those below
 	switch call.Kind {
 	case backend.GatherVKind, backend.ScatterVKind, backend.AllToAllVKind:
 		return nil // they are messages, see pairs

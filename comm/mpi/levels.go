@@ -74,7 +74,7 @@ func (r *Rank) levelled(call *backend.Call) bool {
 	return false
 }
 
-// share is what a rank of a host, by its number there, carries of step s of b: steps have step elements, which go in units of so many.
+// share is what a rank of a host, by its number there, carries of step s of b: steps have step elements, in units of unit.
 func (v *levels) share(b backend.Buffer, s, step, unit, number int) backend.Buffer {
 	b = b.Slice(s*step, min((s+1)*step, b.Count))
 	units := b.Count / unit

@@ -42,7 +42,7 @@ const lag = 2
 // of 162 with two.
 const farBytes = 60 << 10
 
-// carry begins messages, but for those to this rank itself and those of nothing, and returns when those that the carry before
+// carry begins messages, except for those to this rank itself and those of nothing, and returns when those that the carry before
 // has begun have gone and come.
 func (r *Rank) carry(ctx context.Context, call *backend.Call, m *mail) error {
 	before := len(r.requests)

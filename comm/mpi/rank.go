@@ -99,7 +99,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (backend.Backend, error
 	return r.job.join(made), nil
 }
 
-// split is Split in its turn, but for what the job has to know of the communicator.
+// split is Split in its turn, except for what the job has to know of the communicator.
 func (r *Rank) split(ctx context.Context, members []int) (*Rank, error) {
 	if err := r.reclaim(ctx); err != nil {
 		return nil, err

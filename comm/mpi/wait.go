@@ -63,7 +63,7 @@ func patience(mine location, all []location, allowed int) (spins int) {
 	return spinning
 }
 
-// overlap reports whether a and b share a core, and whether b has one that a has not.
+// overlap reports whether a and b share a core, and whether b has one that a lacks.
 func overlap(a, b unix.CPUSet) (shared, more bool) {
 	for i := range a {
 		shared = shared || a[i]&b[i] != 0
@@ -90,7 +90,7 @@ const (
 const endedGrace = 200 * time.Millisecond
 
 // wait returns when all of r.requests have ended, and empties it. arrived, if
-// not nil, is told of each as it ends, in any order; its error ends the call, but for
+// not nil, is told of each as it ends, in any order; its error ends the call, except for
 // errDiffers, after which they are waited for again, with others.
 func (r *Rank) wait(ctx context.Context, call *backend.Call, arrived func(i int) error) error {
 	return r.waitFor(ctx, call, len(r.requests), arrived)

@@ -103,7 +103,7 @@ func (r *Rank) move(posts []post) {
 	}
 }
 
-// copy copies the first n bytes of a part of this rank's, but for those that are not there.
+// copy copies the first n bytes of a part of this rank's, except for those that are not there.
 func (o *own) copy(dst, src backend.Part, n int) {
 	for i := 0; i < n; {
 		from, run := src.Run(i, n-i)
@@ -115,7 +115,7 @@ func (o *own) copy(dst, src backend.Part, n int) {
 	}
 }
 
-// clear zeroes the first n bytes of a part of this rank's, but for those that are not there.
+// clear zeroes the first n bytes of a part of this rank's, except for those that are not there.
 func (o *own) clear(dst backend.Part, n int) {
 	for i := 0; i < n; {
 		at, run := dst.Run(i, n-i)

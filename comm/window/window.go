@@ -16,7 +16,7 @@ import (
 )
 
 // A Window is memory of all ranks of a communicator. Its methods may be called from any
-// goroutine, but for Fence and Close, which are collectives of the communicator.
+// goroutine, except for Fence and Close, which are collectives of the communicator.
 type Window[T any] struct {
 	base
 	size    int // bytes of an element

@@ -50,7 +50,7 @@ func (d *Data) Rows() int { return len(d.Labels) }
 
 // Options say how to read.
 type Options struct {
-	Rows   int    // stop after so many good rows, of a folder of days in equal parts from the start of each; 0: read all
+	Rows   int    // after how many good rows to stop, of a folder of days in equal parts from the start of each; 0: read all
 	Strict bool   // return the first malformed line as an error
 	Seed   uint64 // of a log that Load invents
 }

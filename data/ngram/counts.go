@@ -128,7 +128,7 @@ func count(tokens []int32, length int) order {
 	return o
 }
 
-// run returns the end of the keys from lo on that are equal but for the lowest bits.
+// run returns the end of the keys from lo on that are equal except for the lowest bits.
 func run(keys []uint64, lo, bits int) int {
 	hi := lo + 1
 	for hi < len(keys) && keys[hi]>>bits == keys[lo]>>bits {

@@ -18,13 +18,13 @@ func CutAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placeme
 	return cutAtLeaves(axes, places, dim, n, leaf, 1)
 }
 
-// StayAtLeaves is CutAtLeaves, but leaves a dimension as it lies also where some ranks have nothing of it and others whole
+// StayAtLeaves is CutAtLeaves, but leaves a dimension as it lies even where some ranks have nothing of it and others whole
 // leaves. Those have no node.
 func StayAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placement, nodes [][]int) {
 	return cutAtLeaves(axes, places, dim, n, leaf, 0)
 }
 
-// cutAtLeaves is CutAtLeaves that leaves a dimension as it lies only if each rank has so many of its elements.
+// cutAtLeaves is CutAtLeaves that leaves a dimension as it lies only if each rank has least of its elements or more.
 func cutAtLeaves(axes Axes, places []Placement, dim, n, leaf, least int) (cut []Placement, nodes [][]int) {
 	cut = slices.Clone(places)
 	parts, divides := 1, []int(nil) // the axes of several ranks
@@ -67,8 +67,8 @@ func cutAtLeaves(axes Axes, places []Placement, dim, n, leaf, least int) (cut []
 	return cut, leafNodes(sizes, leaf)
 }
 
-// leafNodes returns how many leaves the nodes have of each part of so many elements; nil if one has more than two, or is not
-// cut at leaves.
+// leafNodes returns how many leaves the nodes have of each part, of which sizes has the numbers of elements; nil if one has more than two,
+// or is not cut at leaves.
 func leafNodes(sizes []int, leaf int) (nodes [][]int) {
 	lo := 0
 	for _, size := range sizes {

@@ -159,7 +159,7 @@ func TestRefit(t *testing.T) {
 	}
 }
 
-// The shards of a layout cover each element once, but for the axes that do not shard;
+// The shards of a layout cover each element once, except for the axes that do not shard;
 // and a layout is equal to another made of equal parts.
 func TestLayoutEqualsItsTwin(t *testing.T) {
 	eachCase(t, func(rnd *rand.Rand) error {

@@ -40,7 +40,7 @@ type Rule struct {
 	size     [maxLetters + 1]int // of each letter
 	whole    uint64              // letters, a bit each, that must not be sharded
 	contract Placement           // of a result that lacks a sharded letter
-	partials []Row               // the rows without a shard, but for the one that is all R
+	partials []Row               // the rows without a shard, except for the one that is all R
 	addends  uint64              // inputs, a bit each, that are added once to a contracted result
 	mask     bool                // input 0 may be MaskPartial if the others are R; result 0 then is, too
 	spine    letter              // of a sum, the outermost letter that it runs over; 0: the terms do not lie side by side

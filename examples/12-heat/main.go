@@ -63,7 +63,7 @@ func heat(ctx context.Context, world *comm.Comm) error {
 
 // show puts the blocks together and draws each sixth row of the plate.
 func show(ctx context.Context, world *comm.Comm, block []float64, top, left, rows, columns int) error {
-	plate := make([]float64, size*size) // on each rank 0 but for its block
+	plate := make([]float64, size*size) // on each rank 0 except for its block
 	for y := 1; y < rows-1; y++ {
 		copy(plate[(top+y-1)*size+left:], block[y*columns+1:(y+1)*columns-1])
 	}

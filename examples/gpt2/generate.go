@@ -14,7 +14,7 @@ import (
 // A sampling says how generate chooses tokens.
 type sampling struct {
 	temperature float64 // 0: always the likeliest
-	topK        int     // only among so many of the likeliest; 0: among all
+	topK        int     // among how many of the likeliest; 0: among all
 	topP        float64 // only among the likeliest that have this probability together; 0: among all
 	seed        uint64
 	recompute   bool // without a cache: every step computes with the whole text

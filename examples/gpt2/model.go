@@ -93,7 +93,7 @@ func (m *model) loss(ids, targets *dtensor.Tensor) *dtensor.Tensor {
 	return loss.CrossEntropy(m.Forward(ids, nil).Flatten(0, 1), targets.Flatten(0, 1), loss.Options{})
 }
 
-// Params lists the parameters under the names that Hugging Face's files have, but for
+// Params lists the parameters under the names that Hugging Face's files have, except for
 // GPT-2's queries, keys and values, which those have in one.
 func (m *model) Params() nn.Params {
 	stem, tokens, layers, norm := "model.", "embed_tokens", "layers", "norm"

@@ -23,7 +23,7 @@ type Report struct {
 	Waits  []Wait
 }
 
-// Report returns what rank says. It has at most so many waits.
+// Report returns what rank says. It lists no more than a number of waits.
 func (s *Segment) Report(rank, waits int) Report {
 	b := s.block(rank)
 	r := Report{State: s.State(rank), Calls: s.Calls(rank), Bytes: s.Bytes(rank), Step: -1, Waited: s.Waited(rank),

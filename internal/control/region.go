@@ -25,7 +25,7 @@ func (s *Segment) Reserve(bytes int) error {
 	return nil
 }
 
-// Unreserve undoes a Reserve of so many bytes.
+// Unreserve undoes a Reserve of as many bytes.
 func (s *Segment) Unreserve(bytes int) { s.header().used.Add(int64(-bytes)) }
 
 // NewRegion reserves zeroed memory of the control segment for a communicator

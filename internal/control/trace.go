@@ -119,7 +119,7 @@ func (s TraceShape) Call() bool { return s < TraceWait }
 // Message reports whether a record of this shape is a side of a message.
 func (s TraceShape) Message() bool { return s == TraceSend || s == TraceRecv }
 
-// traceCapacity returns how many records each of so many ranks can keep.
+// traceCapacity returns how many records each of a number of ranks can keep.
 func traceCapacity(ranks int) int { return max(traceRankRecords, traceJobRecords/ranks) }
 
 func traceBytes(capacity int) int {

@@ -25,7 +25,7 @@ type Prefixes struct {
 	folder     Folder
 	dsts, srcs []unsafe.Pointer // for the elements in progress
 	n, bytes   int              // these elements
-	room       [2][]uint64      // for so many each
+	room       [2][]uint64      // of that capacity each
 	fold       [1]unsafe.Pointer
 	two        [2]unsafe.Pointer
 }
@@ -56,7 +56,7 @@ func (p *Prefixes) Fold(f Folder, s Scan, dsts, srcs []unsafe.Pointer, n int) {
 	}
 }
 
-// begin makes room for blocks of so many bytes.
+// begin makes room for blocks of a number of bytes.
 func (p *Prefixes) begin(f Folder, s Scan, bytes int) {
 	p.folder, p.Scan = f, s
 	if words := (bytes + 7) / 8; len(p.room[0]) < words {

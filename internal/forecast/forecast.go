@@ -180,7 +180,7 @@ type Rank struct {
 	Count  int    `json:"count"` // ranks of the class, it included
 	Memory Memory `json:"memory"`
 	Steps  int    `json:"steps"` // that it made
-	Calls  []Call `json:"calls"` // of one step, the second if there are so many
+	Calls  []Call `json:"calls"` // of one step, the second if there are two
 	FLOPs  int    `json:"flops"` // of that step
 	Bytes  int    `json:"bytes"` // that its kernels read and wrote
 

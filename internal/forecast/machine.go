@@ -83,7 +83,7 @@ func (m *Machine) Check() error {
 	return nil
 }
 
-// For returns the machine as each of so many ranks of a host has it: together they compute as much.
+// For returns the machine as each of a number of ranks of a host has it: together they compute as much.
 // More ranks than cores also come to a rendezvous later, as they take turns.
 func (m *Machine) For(ranks int) *Machine {
 	slower := float64(ranks) / float64(m.Ranks)

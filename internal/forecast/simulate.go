@@ -8,7 +8,7 @@ import (
 // A Timeline is what one rank does in a step, in order.
 type Timeline struct {
 	Groups []Group `json:"groups"`
-	Calls  []Call  `json:"calls"` // those of the events that are alike but for their bytes
+	Calls  []Call  `json:"calls"` // those of the events that are alike except for their bytes
 	Events []Event `json:"events"`
 	Tail   float64 `json:"tail"` // seconds of computing after the last event
 }

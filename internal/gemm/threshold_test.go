@@ -31,7 +31,7 @@ func thresholds(kn *kernel, size int) [][4]int {
 	}
 	if kn.tiles != nil {
 		list = append(list, [][4]int{
-			// Tiles read rows of A where they lie, but for those below the last strip, ends of rows and rows a page apart.
+			// Tiles read rows of A where they lie, except for those below the last strip, ends of rows and rows a page apart.
 			{2*r + 5, c, 64}, {2*r + 5, c, 65}, {r, c, 64, page / 2},
 			{tilesM, 40, 32}, {tilesM + 1, 40, 32}, {tilesM + r, 40, 31}, {r + 1, tilesN + 1, 32}, {r + 1, tilesN + 1, 33},
 			{r + 1, c + 1, tilesK}, {r + 1, c + 1, tilesK + 1}, {r + 1, c + 1, tilesK + 2*tilePairs},

@@ -35,7 +35,7 @@ const (
 	fewCols = 16
 )
 
-// tilePairs is how many pairs of k a tile register of AMX has: so many steps are taken at once.
+// tilePairs is how many pairs of k a tile register of AMX has: as many steps are taken at once.
 const tilePairs = 16
 
 // best32 and best64 are the kernels of this machine for elements of 4 and of 8 bytes.
@@ -146,7 +146,7 @@ func (kn *kernel) steps(k int) int {
 
 // Parts are n tiles of sums over other elements of k, which a tile adds to its own: first, the one at
 // next, and more, each step elements after the one before. If half is not 0, the tile's own sum
-// begins after so many elements, and the sum of those before is put into first.
+// begins after half elements, and the sum of those before is put into first.
 type parts[T Float] struct {
 	first, next       []T
 	ld, step, n, half int

@@ -71,7 +71,7 @@ func tiled(kn *kernel, m, n, k int, alpha float32, a, b matrix[float32], beta fl
 				if packOnce {
 					packed = ws.a[kn.steps(p)*mPacked+i*steps:]
 				}
-				inPlace := 0 // so many rows
+				inPlace := 0 // rows
 				if whole {
 					inPlace = mb / tileSide * tileSide
 				}

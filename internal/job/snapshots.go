@@ -19,7 +19,7 @@ type Snapshots struct {
 	// Idle are the memories of hosts that have no ranks of this attempt, and had some of one before.
 	Idle []SnapshotMemory
 	// Fits returns an error if all snapshots on this host, those it keeps for another among them,
-	// cannot have so many bytes.
+	// cannot have the given bytes.
 	Fits func(bytes int) error
 	// Tell tells gorun that there is a snapshot of a step. nil: gorun sees it.
 	Tell func(step int)

@@ -36,7 +36,7 @@ func householder(columns []float64, m, n int) (taus []float64) {
 	return taus
 }
 
-// reflection makes of v the vector, but for its first element, of the reflection that brings v to a multiple of the first unit
+// reflection makes of v the vector, except for its first element, of the reflection that brings v to a multiple of the first unit
 // vector; v[0] is that multiple.
 func reflection(v []float64) (tau float64) {
 	below := math.Sqrt(dot(v[1:], v[1:]))
@@ -351,7 +351,7 @@ func ascending(list []float64) []int {
 	return order
 }
 
-// taken returns the rows of so many elements in an order.
+// taken returns the rows of list, of width elements each, in an order.
 func taken(list []float64, order []int, width int) []float64 {
 	to := make([]float64, 0, len(list))
 	for _, i := range order {

@@ -47,7 +47,7 @@ func (d *Faulty) SetPairwise(on bool) {
 	d.Device.(interface{ SetPairwise(bool) }).SetPairwise(on)
 }
 
-// flip flips the lowest bits of n elements at p that are in matrices of so many.
+// flip flips the lowest bits of n elements at p that are in matrices of a size.
 func (d *Faulty) flip(p unsafe.Pointer, n, matrix, size int) {
 	for i := range n {
 		if d.On && (d.Only < 0 || i%matrix == d.Only) {

@@ -80,7 +80,7 @@ type Fold[T any] struct {
 // Push adds the next node, a leaf, by add, which may change its arguments.
 func (f *Fold[T]) Push(v T, add func(a, b T) T) { f.PushNode(v, 1, add) }
 
-// PushNode is Push of a node of so many leaves, a power of two.
+// PushNode is Push of a node, whose number of leaves is a power of two.
 func (f *Fold[T]) PushNode(v T, leaves int, add func(a, b T) T) {
 	f.nodes, f.leaves = append(f.nodes, v), append(f.leaves, leaves)
 	for n := len(f.nodes); n > 1 && f.leaves[n-2] == f.leaves[n-1]; n-- {

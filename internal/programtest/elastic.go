@@ -104,7 +104,7 @@ func BuildFaulty(t testing.TB) *Program {
 // snapshotSteps is how many steps lie between two snapshots of SurvivesFaults.
 const snapshotSteps = 5
 
-// SurvivesFaults runs a program of BuildFaulty on 4 ranks with so many faults at random times. A
+// SurvivesFaults runs a program of BuildFaulty on 4 ranks with a number of faults at random times. A
 // fault is a signal to a rank, several signals at once, an exit with 0, an error, a hang, a stop, the
 // end of the guardian, or a request for another number of ranks. The runs must end with the state of
 // an undisturbed run, bit for bit. No process may be left, and no more steps may be made again than

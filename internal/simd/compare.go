@@ -162,7 +162,7 @@ func Truth[T Number](dst []bool, x []T) {
 // truthPiece is how many numbers Truth compares with zeros at a time.
 const truthPiece = 1 << 10
 
-// truthGo reads the bits of a number: all zeros but for the sign of a floating-point one are 0.
+// truthGo reads the bits of a number: all zeros except for the sign of a floating-point one are 0.
 func truthGo[T Number](dst []bool, x []T) {
 	d := bitsIn[uint8](dst)
 	float := T(1)/2 != 0

@@ -6,7 +6,7 @@
 // same loop, in plain Go, is what runs where there is no assembly. On amd64 the
 // float32 functions, and those of float64 whose names end in Double, run in assembly
 // for AVX-512 or for AVX2 with FMA, whichever the processor has, and on arm64 in
-// assembly for NEON, but for those that move rows. Kernels of all three give the same
+// assembly for NEON, except for those that move rows. Kernels of all three give the same
 // bits, and so do the plain loops.
 //
 // # What holds for every function

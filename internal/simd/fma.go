@@ -68,5 +68,5 @@ func toOdd(p, c, s float64) float64 {
 	case lost > 0, lost < 0:
 		return math.Float64frombits(bits - 1)
 	}
-	return s // also where it is infinite or NaN
+	return s // even where it is infinite or NaN
 }

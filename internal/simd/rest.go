@@ -5,7 +5,7 @@ import "math"
 // Fmod does dst[i] = a[i] - b[i]·trunc(a[i]/b[i]), exact, with the sign of a[i]; NaN where b[i] is 0.
 func (m Mode) Fmod(dst, a, b []float32) { m.rests(fmodKernel, fmodVec, fmod, dst, a, b) }
 
-// Remainder does dst[i] = a[i] - b[i]·⌊a[i]/b[i]⌋, exact but for one rounding where the signs differ; NaN where b[i] is 0.
+// Remainder does dst[i] = a[i] - b[i]·⌊a[i]/b[i]⌋, exact except for one rounding where the signs differ; NaN where b[i] is 0.
 func (m Mode) Remainder(dst, a, b []float32) {
 	m.rests(remainderKernel, remainderVec, remainder, dst, a, b)
 }

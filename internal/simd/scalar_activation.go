@@ -108,7 +108,7 @@ func erfSlope(x float32) float32 {
 	}
 	z := float32(t * t)
 	e := exp(-z)
-	const scale = 0x1.20dd76p0 // 2/√π but for what float32 has no room for
+	const scale = 0x1.20dd76p0 // 2/√π except for what float32 has no room for
 	return FMA(e, scale, e*FMA(FMA(-t, t, z), scale, 2/math.SqrtPi-scale))
 }
 

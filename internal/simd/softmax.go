@@ -23,7 +23,7 @@ func (m Mode) softmaxStats(x []float32) (top, sum float32) {
 		}
 		shift := top
 		if shift == float32(math.Inf(-1)) {
-			shift = 0 // adds 0, but for NaN
+			shift = 0 // adds 0, except for NaN
 		}
 		s += float64(m.sumExp(p, shift))
 	}
@@ -73,7 +73,7 @@ func (m Mode) sumExp(x []float32, shift float32) float32 {
 func LogSumExp(x []float32) float32 {
 	top, s := SoftmaxStats(x)
 	if top == float32(math.Inf(1)) {
-		return MaxValue(x) // top, but for NaN
+		return MaxValue(x) // top, except for NaN
 	}
 	return float32(float64(top) + math.Log(float64(s)))
 }

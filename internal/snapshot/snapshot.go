@@ -219,7 +219,7 @@ func Begin(m Memory, sequence, attempt, step, rank, ranks int) *Writer {
 		entry: Entry{Sequence: uint64(sequence), Attempt: uint64(attempt), Step: uint64(step), Ranks: uint64(ranks)}}
 }
 
-// Through has the data, of so many bytes, copied to the pages of its slot, which room has or gets: system calls that
+// Through has the data, a number of bytes, copied to the pages of its slot, which room has or gets: system calls that
 // write to one file wait for each other. Where there are no pages, Write makes calls, whose error says why.
 func (w *Writer) Through(room *Room, bytes int) { w.pages = room.grow(w.m, w.slot+page, bytes) }
 
@@ -283,7 +283,7 @@ func Copy(from, to Memory, sequence, rank int) error {
 	return err
 }
 
-// Within returns an error if so many bytes at a place are not all in the memory.
+// Within returns an error if the bytes from at on are not all in the memory.
 func Within(at int64, bytes int) error {
 	if at < 0 || bytes < 0 || at > memoryEnds-int64(bytes) {
 		return fmt.Errorf("snapshot: %d bytes at %d are not in the memory", bytes, at)

@@ -69,7 +69,7 @@ func tooManyTasks(root string) string {
 // RankTasks is how many processes and threads a rank of package runtime has at least, by a margin: on two cores it has 6 or 7.
 const RankTasks = 5
 
-// CheckTasks refuses ranks, of so many processes and threads each, that the limit on these leaves no room for: a Go program
+// CheckTasks refuses ranks, each with a number of processes and threads, that the limit on these leaves no room for: a Go program
 // prints pages of stacks when it cannot make a thread. root is that of package cgroup.
 func CheckTasks(root string, ranks, each int) error {
 	const own = 12 // the guardian and its keeper

@@ -264,7 +264,7 @@ func (w *words) unheard() bool {
 	return some
 }
 
-// missing returns the ranks of so many that have not been placed, though others have. MPICH's launcher waits for ever when its ssh
+// missing returns the ranks, of size in all, that have not been placed, though others have. MPICH's launcher waits for ever when its ssh
 // has ended before they were.
 func (w *words) missing(size int) (ranks []int) {
 	w.mu.Lock()
@@ -382,7 +382,7 @@ func (w *words) silent() string {
 	return strings.Join(parts, " and ")
 }
 
-// allWell reports whether all of so many ranks have told that they ended, and none of a failure.
+// allWell reports whether all ranks, of size in all, have told that they ended, and none of a failure.
 func (w *words) allWell(size int) bool {
 	if w == nil {
 		return false

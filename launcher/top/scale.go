@@ -75,7 +75,7 @@ func ElasticJobs() (found []int) {
 	return found
 }
 
-// scale asks the job for so many ranks, and waits until they are started.
+// scale asks the job to go on with a number of ranks, and waits until they are started.
 func (j *runningJob) scale(ranks int) error {
 	memory, err := openSnapshots(j.launcher)
 	if err != nil {

@@ -193,7 +193,7 @@ func (w *Watchdog) orphan(seen []Sighting) (waits, ended int) {
 }
 
 // stuck returns a rank that is in no call and whose goroutines wait for each other, -1 if there is none. Since a rank may be out
-// of calls for long, it is asked once in so many looks, and has until the next question to answer.
+// of calls for long, it is asked only now and then, and has until the next question to answer.
 func (w *Watchdog) stuck(seen []Sighting) int {
 	for r := range seen {
 		s := &seen[r]

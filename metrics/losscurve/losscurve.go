@@ -27,7 +27,7 @@ type Curve struct {
 	Levels  []Level   // losses of simpler models on the held-out text
 }
 
-// A Point is a loss after so many steps.
+// A Point is the loss after a number of steps.
 type Point struct {
 	Step int
 	Loss float64
@@ -54,7 +54,7 @@ func (c Curve) Save(path string) error {
 // WritePNG writes the picture to w. It needs at least one finite training loss.
 func (c Curve) WritePNG(w io.Writer) error { return c.writePNG(w, dpi) }
 
-// writePNG is WritePNG with so many pixels per inch.
+// writePNG is WritePNG with dpi pixels per inch.
 func (c Curve) writePNG(w io.Writer, dpi int) error {
 	p, err := c.plot()
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 // Options say when a run ends. At least one of them should be given; without,
 // there is no bar and no time left.
 type Options struct {
-	Steps int           // the run ends after so many; 0 means no such end
+	Steps int           // after how many the run ends; 0: it does not end by them
 	Limit time.Duration // the run ends after this time; 0 means no such end
 	Unit  string        // of what a step works on; "" means tokens
 

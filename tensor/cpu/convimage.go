@@ -54,7 +54,7 @@ func fill[T float](m *image, dst, x []T, channels int) {
 	}
 }
 
-// lay returns the images of x, which lie stride elements apart and have so many channels, and how far apart they are: they are x itself
+// lay returns the images of x, which lie stride elements apart and have a number of channels, and how far apart they are: they are x itself
 // if it lies so, and else are filled into room.
 func lay[T float](m *image, room, x []T, images, stride, channels int) (from []T, apart int) {
 	if m.same() {

@@ -111,7 +111,7 @@ var binaryTable = [...]Binary{
 	OpShiftRight: {Name: "ShiftRight", Integer: func(a, b int64) int64 { return a >> uint64(b) }},
 }
 
-// floorDivide returns ⌊a/b⌋. The quotient of what is left when the rest is taken away is whole, but for its rounding.
+// floorDivide returns ⌊a/b⌋. The quotient of what is left when the rest is taken away is whole, except for its rounding.
 func floorDivide(a, b float64) float64 {
 	if b == 0 {
 		return a / b

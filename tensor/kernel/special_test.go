@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The values are PyTorch's of float64, but for those of trigamma, which has 9 digits there: they are π²/2+4 and
+// The values are PyTorch's of float64, except for those of trigamma, which has 9 digits there: they are π²/2+4 and
 // what the recurrence makes of it.
 func TestSpecialFunctions(t *testing.T) {
 	inf := math.Inf(1)

@@ -20,7 +20,7 @@ type Work struct {
 // count adds a call of a kernel.
 func (d *Device) count(kernel string, flops, bytes int) { d.add(Work{kernel, 0, flops, bytes, 0}) }
 
-// product adds a call of a kernel of matrix products, of so many matrices each.
+// product adds a call of a kernel that multiplies a number of matrices.
 func (d *Device) product(kernel string, dt dtype.DType, flops, bytes, matrices int) {
 	d.add(Work{kernel, dt, flops, bytes, matrices})
 }
@@ -152,7 +152,7 @@ func (d *Device) Usage() Usage {
 	return u
 }
 
-// elements counts a kernel over n elements, with flops each and so many operands.
+// elements counts a kernel over n elements, with flops each and a number of operands.
 func (d *Device) elements(kernel string, dt dtype.DType, n, flops, operands int) {
 	d.count(kernel, n*flops, n*operands*dt.Size())
 }

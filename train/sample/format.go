@@ -12,7 +12,7 @@ const (
 	minWidth = 8 // of the text beside the bar, however narrow the terminal
 )
 
-// Format returns text with a bar to the left of every line, wrapped to so many
+// Format returns text with a bar to the left of every line, wrapped to a number of
 // columns, and nothing in it that could disturb a terminal: tabs become spaces,
 // bytes that are not UTF-8 become U+FFFD, and other control characters ␀ to ␡.
 // Blank lines at the end are left out.

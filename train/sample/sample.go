@@ -30,7 +30,7 @@ type Options struct {
 	// prefers probable tokens. 0 takes the most probable one.
 	Temperature float64
 
-	// TopK leaves only so many of the most probable tokens. 0 leaves all.
+	// TopK is how many of the most probable tokens are left to choose from. 0 leaves all.
 	TopK int
 
 	// TopP leaves of these the most probable ones that have the probability TopP together,

@@ -127,7 +127,7 @@ func (x *vec) erfSlope(a operand.Op) operand.Op {
 	z := x.mul(t, t)
 	d := x.fnma(t, t, z)
 	e := x.expWithin(x.mul(z, x.k(-1)))
-	const scale = 0x1.20dd76p0 // 2/√π but for what float32 has no room for
+	const scale = 0x1.20dd76p0 // 2/√π except for what float32 has no room for
 	return x.fma(e, x.k(scale), x.mul(e, x.fma(d, x.k(scale), x.value(2/math.SqrtPi-scale))))
 }
 

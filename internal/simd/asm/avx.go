@@ -155,7 +155,7 @@ type touch struct {
 	size  uint8 // bytes of an element
 }
 
-// touch notes that the body uses a slice, but for those that may be nil: they are
+// touch notes that the body uses a slice, except for those that may be nil: they are
 // parameters, used in each row again.
 func (x *avx) touch(name string, size uint8) {
 	if x.optional {
@@ -410,7 +410,7 @@ func (x *avx) sign(a operand.Op) operand.Op   { return x.and(a, x.bits(x.signBit
 
 func (x *avx) signBit() uint64 { return 1 << (8*x.size() - 1) }
 
-// Comparisons, false for NaN but for unordered. b may be a constant.
+// Comparisons, false for NaN except for unordered. b may be a constant.
 func (x *avx) less(a, b operand.Op) operand.Op        { return x.compare(0x11, a, b) }
 func (x *avx) lessOrEqual(a, b operand.Op) operand.Op { return x.compare(0x12, a, b) }
 func (x *avx) greater(a, b operand.Op) operand.Op     { return x.compare(0x1e, a, b) }

@@ -186,7 +186,7 @@ func elsewhere() []byte {
 	return []byte(missingHeader("!amd64 && !arm64") + b.String())
 }
 
-// withoutNEON returns the file that declares those that arm64 has not, and says which it has.
+// withoutNEON returns the file that declares those that arm64 lacks, and says which it has.
 func withoutNEON() []byte {
 	has := map[string]bool{}
 	for _, k := range mapKernels {
@@ -212,7 +212,7 @@ func missingHeader(constraint string) string {
 		"// The levels of these machines do not offer what panics with it.\nconst noKernel = \"simd: no such kernel on this machine\"\n"
 }
 
-// missing is a kernel that a machine has not.
+// missing is a kernel that a machine lacks.
 func missing(name, signature string) string {
 	return fmt.Sprintf("\nfunc %s%s { panic(noKernel) }\n", name, strings.TrimPrefix(signature, "func"))
 }

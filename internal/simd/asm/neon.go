@@ -36,7 +36,7 @@ type neon struct {
 	given     map[string]reg.GPVirtual // the slices as they were given, which may be nil
 	scalars   map[string]operand.Op
 	constants map[uint64]operand.Op // in registers
-	used      map[uint64]bool       // constants seen, in a rehearsal, but for coefficients
+	used      map[uint64]bool       // constants seen, in a rehearsal, except for coefficients
 	optional  map[string]bool       // slices that may be nil, seen in a rehearsal
 	base      reg.GPVirtual         // of the constants in memory
 	ahead     int                   // elements from the pointers to this vector

@@ -132,7 +132,7 @@ func (r reduction) fold(x *avx, acc [][]operand.Op) {
 	}
 }
 
-// ahead returns r with slice x asked for so many bytes before it is read.
+// ahead returns r with slice x asked for some bytes before it is read.
 func (r reduction) ahead(bytes int) reduction {
 	r.early = bytes
 	return r

@@ -144,7 +144,7 @@ func toF32(c *build.Context, name string) {
 	})
 }
 
-// converted converts 16 elements at a time, four by each call of four. Those of src have so many bytes, 4 or 8, and those of dst the
+// converted converts 16 elements at a time, four by each call of four. Each of src has a number of bytes, 4 or 8, and each of dst the
 // other number. It prefetches both.
 func converted(c *build.Context, bytes int, four func(src, dst operand.Mem, v reg.VecPhysical)) {
 	dst, src, n, at := reg.RDI, reg.RSI, reg.RDX, reg.RAX

@@ -33,7 +33,7 @@ func lanesOf(bits int) operand.Mem {
 	return operand.NewDataAddr(operand.NewStaticSymbol(fmt.Sprintf("lanes%d", bits)), 0)
 }
 
-// laneNumbers emits 0, 1, … as the elements of a vector of AVX2, of so many bits.
+// laneNumbers emits 0, 1, … as the elements of a vector of AVX2, of a number of bits each.
 func laneNumbers(c *build.Context, bits int) operand.Mem {
 	m := c.StaticGlobal(fmt.Sprintf("lanes%d", bits))
 	c.DataAttributes(attr.RODATA | attr.NOPTR)
@@ -169,7 +169,7 @@ func (s isa) mask(c *build.Context, n reg.GPPhysical, lanes operand.Mem) {
 	maskBelow(c, n, s.bits, lanes)
 }
 
-// maskBelow makes the mask of the first n elements of a vector of AVX2 in its last register; lanes are laneNumbers of so many bits.
+// maskBelow makes the mask of the first n elements of a vector of AVX2 in its last register; lanes are laneNumbers of as many bits.
 func maskBelow(c *build.Context, n reg.GPPhysical, bits int, lanes operand.Mem) {
 	m := reg.Y15
 	c.VMOVQ(n, reg.X15)

@@ -83,7 +83,7 @@ type machine interface {
 	abs(a operand.Op) operand.Op
 	sign(a operand.Op) operand.Op
 
-	// Comparisons, false for NaN but for unordered. b may be a constant. choose returns yes
+	// Comparisons, false for NaN except for unordered. b may be a constant. choose returns yes
 	// where the comparison holds, else no; yes may be a constant.
 	less(a, b operand.Op) operand.Op
 	lessOrEqual(a, b operand.Op) operand.Op

@@ -62,7 +62,7 @@ func terms(ctx context.Context, mesh *dtensor.Mesh) error {
 	})
 }
 
-// uneven gathers shards of two rows, but for the last rank, which has one row and makes another call.
+// uneven gathers shards of two rows, except for the last rank, which has one row and makes another call.
 func uneven(ctx context.Context, mesh *dtensor.Mesh) error {
 	n := mesh.Size()
 	shard := dtensor.Zeros(mesh, tensor.Int64, []int{2*n - 1}, layout.Shard(0))
