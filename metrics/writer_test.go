@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -119,6 +120,26 @@ func TestFiles(t *testing.T) {
 		if _, err := Open(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// A closer is a buffer that is closed once.
+type closer struct {
+	bytes.Buffer
+	closed int
+}
+
+func (c *closer) Close() error {
+	c.closed++
+	return nil
+}
+
+func TestCSVGoesToAnyWriter(t *testing.T) {
+	var out closer
+	w := NewCSV(&out)
+	err := errors.Join(w.Write(7, Value{"loss", 2.5}, Value{"rate", 1}), w.Write(8, Value{"rate", 0.5}), w.Close())
+	if want := "step,loss,rate\n7,2.5,1\n8,,0.5\n"; err != nil || out.String() != want || out.closed != 1 {
+		t.Errorf("%q, closed %d times, %v, want %q", out.String(), out.closed, err, want)
 	}
 }
 

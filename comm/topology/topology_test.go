@@ -86,6 +86,9 @@ func halo(ctx context.Context, world *comm.Comm, dims []int, mask int) error {
 	if err != nil {
 		return err
 	}
+	if !slices.Equal(g.Periodic(), periodic) {
+		return fmt.Errorf("periodic %v, want %v", g.Periodic(), periodic)
+	}
 	dims = g.Dims()
 	for width := 1; width <= 2; width++ {
 		first, total, shape := make([]int, len(dims)), make([]int, len(dims)), make([]int, len(dims))
