@@ -52,8 +52,8 @@ type fileTensor struct {
 }
 
 // arrange returns the tensors of a file that have those of the State, in the order of
-// the State. The first mapping that fits a name holds; rename names the others. An
-// error tells of a mapping that cannot be.
+// the State. The first mapping that fits a name holds; rename names the others. It
+// returns an error for a mapping that cannot be applied.
 func arrange(tensors []namedTensor, maps []Mapping, rename func(name string) string) ([]fileTensor, error) {
 	patterns := make([]*regexp.Regexp, len(maps))
 	for i, m := range maps {

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// tell tells of a mesh, if the program runs for a forecast.
+// tell reports a mesh, if the program runs for a forecast.
 func (m *Mesh) tell() {
 	w := m.eng.forecast
 	if w == nil {

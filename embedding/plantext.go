@@ -173,7 +173,7 @@ func (p *Plan) why(l *load, u int) string {
 	return strings.Join(reasons, ", ")
 }
 
-// tick is the smallest difference in time that is told.
+// tick is the smallest difference in time that is shown.
 const tick = 100 * time.Nanosecond
 
 // exact prints a number of bytes to the last: "40.0 kB (40004 bytes)".

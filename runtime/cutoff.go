@@ -112,7 +112,7 @@ func numberOf(text string) int64 {
 	return int64(h.Sum64())
 }
 
-// An origin tells of a rank where it runs and what, each as a number that only another's may equal.
+// An origin says where a rank runs and what, each as a number that only another's may equal.
 type origin struct{ Host, Name, Build int64 }
 
 // buildNumber tells builds of a program apart: the go command's build ID is in the head of an executable. 0: it cannot be read.

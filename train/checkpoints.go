@@ -212,7 +212,7 @@ func (r *Run) SHA256(ctx context.Context, world *comm.Comm) (string, error) {
 }
 
 // step starts to save the state after a number of steps, if it is time and the save
-// before has ended. A save that failed is told of; the next may do better.
+// before has ended. A save that failed is reported; the next may do better.
 func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) error {
 	if k == nil || k.store == nil || k.run.Keep.Every == 0 || steps%k.run.Keep.Every != 0 {
 		return nil
@@ -233,7 +233,7 @@ func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) 
 }
 
 // last saves the state after a number of steps, if that has not been done, and waits
-// until it is on disk. A save before it that failed is told of.
+// until it is on disk. A save before it that failed is reported.
 func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) error {
 	if k == nil || k.store == nil {
 		return nil

@@ -97,7 +97,7 @@ func (l *loop) advance(ctx context.Context, n int, share float64) (loss float64,
 	return loss, nil
 }
 
-// made tells of a step, steps counting it and those before, and keeps what it has made.
+// made records a step in the digests, the metrics and OnStep, and saves if it is time. steps counts it and those before.
 func (l *loop) made(ctx context.Context, steps int, loss float64) error {
 	l.Losses, l.Elapsed = append(l.Losses, loss), l.before+time.Since(l.start)
 	if err := l.watcher.digest(ctx, steps, loss); err != nil {

@@ -68,6 +68,6 @@
 // A call with a wrong rank or tag returns an error and has no effect. A message that its receive
 // has no room for, or that holds other elements, ends the communicator with an error on all ranks, as
 // do an abort, a context that is done and the end of a rank that is waited for: see package comm.
-// Close tells of messages that nobody has received. Package comm counts and records the calls as the kinds
+// Close reports messages that nobody has received. Package comm counts and records the calls as the kinds
 // message.Send, message.Recv and message.Probe.
 package message

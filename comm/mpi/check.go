@@ -54,7 +54,7 @@ type note struct {
 // texts describe two calls that differ.
 type texts struct{ out, in exchange.Text }
 
-// errDiffers ends the wait for notes when a note tells of another call.
+// errDiffers ends the wait for notes when a note describes another call.
 var errDiffers = errors.New("a note tells of another call")
 
 // agree compares call with those of other ranks that take part in it.

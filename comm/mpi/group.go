@@ -185,7 +185,7 @@ func (j *job) free(g *group) error {
 	return j.lib.call(commFree, pointer(&j.made))
 }
 
-// collect returns when the garbage collector has told of what was unused.
+// collect returns when the garbage collector has found what was unused.
 func collect() {
 	told := make(chan struct{})
 	last := new([2]uint64)

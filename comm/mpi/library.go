@@ -112,7 +112,7 @@ func candidates(env func(string) (string, bool), launch Launch) []string {
 
 // load opens the first of the candidates that there is.
 func load(names []string) (*library, error) {
-	runtime.LockOSThread() // dlerror tells of this thread's errors
+	runtime.LockOSThread() // dlerror returns this thread's errors
 	defer runtime.UnlockOSThread()
 	var first error
 	for _, name := range names {

@@ -26,7 +26,7 @@ type Remote struct {
 	broken error
 }
 
-// NewRemote returns the memory of the host that info tells of, for a rank of the contract's attempt.
+// NewRemote returns the memory of the host that info describes, for a rank of the contract's attempt.
 func NewRemote(info Info, c *Contract) *Remote {
 	return &Remote{info: info, secret: c.Secret, attempt: c.Attempt}
 }

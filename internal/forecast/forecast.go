@@ -229,7 +229,7 @@ type Call struct {
 
 // A Watcher is told what a program makes. Its methods are called by one rank's goroutine.
 type Watcher interface {
-	// Mesh tells of a mesh, and world numbers by position.
+	// Mesh reports a mesh, and world numbers by position.
 	Mesh(names []string, sizes, ranks []int) *Mesh
 	// Group tells that the communicator of a name is that of some axes of a mesh, and its ranks by
 	// world number, in order.

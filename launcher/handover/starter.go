@@ -15,7 +15,7 @@ const starter = `cd "$0" || exit 1; exec "$@"`
 
 // telling is the part of starter for ranks that gorun asks for words (see job.Word):
 // say KIND STATUS TEXT writes one, and starts no process for it: when a rank has failed its launcher ends the shell
-// too. A missing folder or program is told, and else that the rank is there.
+// too. It reports a missing folder or program, or else that the rank is there.
 var telling = `host=$(uname -n); say() { printf "\036%s %s %d %d \"%s\" \"%s\"\n" "$` + job.WordVar + `" "$1" ` +
 	`"` + hosts.RankExpression(hosts.Launchers()) + `" "$2" "$host" "$3" >&2; }; ` +
 	`fail() { say - "$1" "$2"; exit "$1"; }; ` +

@@ -37,7 +37,7 @@ const placedLimit = 2 * time.Minute
 // lingerLimit is how long a launcher may go on after all ranks have ended well until gorun says why.
 const lingerLimit = 5 * time.Second
 
-// words is what the ranks of a handed-over job have told of themselves: runtime.Main
+// words is what the ranks of a handed-over job have said about themselves: runtime.Main
 // writes a line among standard error when a rank starts, every few seconds for each
 // host, and at the end. So gorun can name the rank and the host that failed, and
 // does not believe a launcher that all is well.

@@ -26,14 +26,14 @@ func (c *own) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l kernel.Loop) {
 	}
 }
 
-// LongRun is how many copies of an element are worth a call.
-const LongRun = 16
+// longRun is how many copies of an element are worth a call.
+const longRun = 16
 
 // copyLoop copies rows, transposes matrices or copies one element at a time.
 func copyLoop[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 	last := l.N - 1
 	switch i := slices.Index(l.B[:last], 1); {
-	case l.A[last] != 1 || l.B[last] == 0 && l.Size[last] >= LongRun:
+	case l.A[last] != 1 || l.B[last] == 0 && l.Size[last] >= longRun:
 		copyElems[T](dst, src, l)
 	case l.B[last] == 1:
 		copyRows[T](dst, src, l)

@@ -17,7 +17,7 @@ import (
 func open(names []string, symbols []string) (name string, entry []uintptr, err error) {
 	var handle uintptr
 	var first error
-	runtime.LockOSThread() // dlerror tells of this thread's errors
+	runtime.LockOSThread() // dlerror returns this thread's errors
 	defer runtime.UnlockOSThread()
 	for _, name = range names {
 		if handle, err = purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL); err == nil {

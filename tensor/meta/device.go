@@ -16,7 +16,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// A Config says what a Device tells of the program that computes on it.
+// A Config says what a Device reports of the program that computes on it.
 type Config struct {
 	// Read is asked when the host reads floats in the function named op; stack is its call
 	// stack. The host gets the number that Read returns for each of them; an error is thrown.
