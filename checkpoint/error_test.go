@@ -100,7 +100,9 @@ func TestMisuseOfState(t *testing.T) {
 		{`"x" was added twice`, func(s *State, m *dtensor.Mesh) { n := 0; s.AddValue("x", &n); s.AddValue("x", &n) }},
 		{`name is empty`, func(s *State, m *dtensor.Mesh) { n := 0; s.AddValue("", &n) }},
 		{`value "x" is a int`, func(s *State, m *dtensor.Mesh) { s.AddValue("x", 3) }},
-		{`value "x": encoding/json would leave out the field step of`, func(s *State, m *dtensor.Mesh) { s.AddValue("x", &struct{ step int }{3}) }},
+		{`value "x": encoding/json would leave out the field step of`, func(s *State, m *dtensor.Mesh) {
+			s.AddValue("x", &struct{ step int }{3})
+		}},
 		{`"p" is float32 [2] P(sum)`, func(s *State, m *dtensor.Mesh) {
 			s.AddTensor("p", dtensor.Zeros(m, tensor.Float32, []int{2}, layout.Partial(layout.Sum)))
 		}},

@@ -211,7 +211,8 @@ func TestProcess(t *testing.T) {
 		t.Fatalf("%q answer", alive)
 	}
 	all, err := All(&c)
-	if err != nil || len(all) != 2 || all[0].ID == all[1].ID || all[1].ID != h.own.info.ID || all[0].Host != all[1].Host || all[0].Port == all[1].Port {
+	if err != nil || len(all) != 2 || all[0].ID == all[1].ID || all[1].ID != h.own.info.ID || all[0].Host != all[1].Host ||
+		all[0].Port == all[1].Port {
 		t.Fatalf("%+v, %v: want this host's depot and the process", all, err)
 	}
 	if _, err := All(&Contract{}); err == nil || !strings.Contains(err.Error(), "asking gorun for the depots") {

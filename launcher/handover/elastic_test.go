@@ -142,8 +142,8 @@ func TestElasticScales(t *testing.T) {
 		{3, 0, "node1.site node2.site node3.site", 0, true, 3, "with 3 ranks, restart 1; there is no snapshot yet", 3},
 		{5, 0, "node1.site node3.site", 5, true, 4, "node2 lost: it does not answer, or its memory is gone; starting the job again, " +
 			"restart 1", 5},
-		{6, 1, "node1.site node2.site", 5, true, 6, "trying all hosts again: those that are left have no slots for 6 ranks; starting the job again " +
-			"with 6 ranks, restart 1", 6},
+		{6, 1, "node1.site node2.site", 5, true, 6, "trying all hosts again: those that are left have no slots for 6 ranks; " +
+			"starting the job again with 6 ranks, restart 1", 6},
 		{4, 0, "", 0, false, 4, "", 0},
 		{7, 1, "", 0, false, 4, "7 ranks wanted, and refused: there are no slots for them on node1, node2, node3", 0},
 	} {
