@@ -35,7 +35,7 @@ type index struct {
 	BlockBytes int                        `json:"block_bytes"` // of a checksum
 	Files      []fileEntry                `json:"files"`
 	Tensors    []tensorEntry              `json:"tensors"`
-	// Unread has the tensors of a plain model that are of types which package tensor has not, with the file's words for these.
+	// Unread has the tensors of a plain model that are of types that package tensor does not have, with the file's words for these.
 	Unread map[string]string `json:"unread,omitempty"`
 }
 

@@ -26,7 +26,7 @@ type Tensor struct {
 	Shape  []int
 	Offset int // of its first byte, from the start of the data
 	Bytes  int
-	Other  string // the header's word for an element type that package tensor has not, such as F8_E4M3; else ""
+	Other  string // the header's word for an element type that package tensor does not have, such as F8_E4M3; else ""
 }
 
 // A Header lists the tensors of a file and their offsets.

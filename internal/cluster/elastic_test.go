@@ -39,7 +39,10 @@ func TestElastic(t *testing.T) {
 		t.Fatalf("on one host: %v\n%s", err, alone)
 	}
 	t.Run("gorun is killed", func(t *testing.T) { c.loses(t, learn) })
-	t.Run("a lost host serves again", func(t *testing.T) { c.returns(t, want, learn) })
+	t.Run("a lost host serves again", func(t *testing.T) { c.returns(t, true, want, learn) })
+	if *harms > 1 {
+		t.Run("a lost host stays lost", func(t *testing.T) { c.returns(t, false, want, learn) })
+	}
 	t.Run("a host has no gorun", func(t *testing.T) { c.lacksGorun(t, learn) })
 	for _, e := range []elasticCase{
 		{"a rank is killed", "two", "openmpi mpich", []string{"--elastic", "restart"}, c.killRank(2),
@@ -200,8 +203,8 @@ func (c *cluster) loses(t *testing.T, learn []string) {
 	c.clean(t, c.hosts...)
 }
 
-// returns cuts a host off, and asks for its ranks again when it is back.
-func (c *cluster) returns(t *testing.T, want string, learn []string) {
+// returns cuts a host off, and asks for its ranks again. By then it is back, or is not.
+func (c *cluster) returns(t *testing.T, back bool, want string, learn []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd, out := c.learning(ctx, t, append([]string{"gorun", "--hostfile", "two", "--via", "mpich", "-np", "4", "--same-bits",
@@ -212,15 +215,19 @@ func (c *cluster) returns(t *testing.T, want string, learn []string) {
 	c.cable(2, "down")
 	defer c.cable(2, "up")
 	c.await("the attempt without the host", resumed(1))
-	c.cable(2, "up")
+	last := "with 2 ranks, restart 3"
+	if back {
+		c.cable(2, "up")
+		last = "with 4 ranks, restart 2"
+	}
 	c.scale(4, "")()
-	c.await("the attempt with it", resumed(2))
+	c.await("the last attempt", resumed(2))
 	err := cmd.Wait()
 	text := out.String()
 	if got := state.FindString(text); err != nil || got != want {
 		t.Errorf("%v, got %s, want %s; output:\n%s", err, got, want, text)
 	}
-	for _, s := range []string{"node2 lost", "with 2 ranks, restart 1", "trying all hosts again", "with 4 ranks, restart 2"} {
+	for _, s := range []string{"node2 lost", "with 2 ranks, restart 1", "trying all hosts again", "with 4 ranks, restart 2", last} {
 		if !strings.Contains(text, s) {
 			t.Errorf("no %q in:\n%s", s, text)
 		}

@@ -70,20 +70,24 @@ func (h *Handover) elasticAttempts(paths []string) (status int, err error) {
 	}
 	defer hub.Close()
 	h.elastic = &elastic{hosts: h.list.hosts, memory: hub.Memory(), progress: supervisor.Progress{Best: -1}}
+	wanted := 0 // ranks, by gorun scale
 	for began := time.Now(); ; h.number++ {
 		h.again(began)
 		contract, err := hub.Contract(h.number)
-		if err != nil {
-			return 0, err
+		if err == nil {
+			err = snapshot.Started(h.elastic.memory, os.Getpid(), h.opts.Size())
 		}
-		if err := snapshot.Started(h.elastic.memory, os.Getpid(), h.opts.Size()); err != nil {
+		if err == nil && wanted > 0 { // there are as many, or a host is lost and there cannot be
+			err = snapshot.Want(h.elastic.memory, 0)
+		}
+		if err != nil {
 			return 0, err
 		}
 		status, o, err := h.attempt(paths, []string{depot.Var + "=" + contract.Encode()})
 		if err != nil {
 			return 0, err
 		}
-		wanted := 0
+		wanted = 0
 		if o.Reason == supervisor.Resized && o.Signal == 0 {
 			wanted, _ = snapshot.Wanted(h.elastic.memory)
 		}
