@@ -213,7 +213,8 @@ func mailboxClosed(ctx context.Context, world *comm.Comm) error {
 	if err := message.Send(ctx, m, x, (me+1)%n, 4); err != nil {
 		return err
 	}
-	if err := want(m.Close(ctx), nil, fmt.Sprintf("the first of them int32[9] from rank %d, tag 4; Recv each", (me+n-1)%n)); err != nil {
+	says := fmt.Sprintf("1 message was not received, int32[9] from rank %d, tag 4; Recv it", (me+n-1)%n)
+	if err := want(m.Close(ctx), nil, says); err != nil {
 		return err
 	}
 	if err := want(message.Send(ctx, m, x, 0, 0), nil, "the mailbox is closed"); err != nil {
