@@ -205,10 +205,12 @@ func TestForecastPredicts(t *testing.T) {
 // compute, and what another thread takes.
 func TestForecastOfItself(t *testing.T) {
 	spin := func(pause time.Duration) {
+		goruntime.LockOSThread() // whose time it is
+		defer goruntime.UnlockOSThread()
 		for start := threadTime(); threadTime()-start < pause; {
 		}
 	}
-	const own, load = 2 * time.Millisecond, 5 * time.Millisecond
+	const own, load = 20 * time.Millisecond, 50 * time.Millisecond
 	q := forecast.Request{Size: 4096, Run: []int{0}, Steps: 8, Itself: true}
 	r, said, status := forecastOf(t, q, func(ctx context.Context, world *comm.Comm) error {
 		dev := world.Internals().Attr(tensor.OpenerKey{}, func() any { return nil }).(func() tensor.Device)()
@@ -217,12 +219,8 @@ func TestForecastOfItself(t *testing.T) {
 		defer loading.Wait()
 		return steps(ctx, world, func(int) error {
 			loading.Wait()
-			loading.Go(func() {
-				goruntime.LockOSThread()
-				defer goruntime.UnlockOSThread()
-				spin(load)
-			})
-			tensor.BinaryTo(ids, kernel.OpAdd, ids, ids) // takes longer than all else
+			loading.Go(func() { spin(load) })
+			tensor.BinaryTo(ids, kernel.OpAdd, ids, ids) // takes about as long
 			tensor.BinaryTo(floats, kernel.OpAdd, floats, floats)
 			spin(own)
 			return comm.AllReduce(ctx, world, make([]float64, 10), comm.Sum)
