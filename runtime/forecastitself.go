@@ -17,13 +17,13 @@ type clock struct {
 	steps  int       // begun
 	first  time.Time // when the first began
 	thread time.Duration
-	calls  time.Duration // that calls took in this step
+	began  time.Time     // of this step
+	calls  time.Duration // that calls took in it, with waiting
 	read   time.Duration // what it takes to read the time
 
 	// Of the steps but the first, in which much happens for the first time.
 	laps        int
-	least       time.Duration // of the thread, beside kernels
-	leastCalls  time.Duration
+	least       time.Duration    // of the thread, beside kernels and calls
 	kernels     int              // of a step
 	from, until [2]time.Duration // the thread and the process, of all steps
 }
@@ -48,7 +48,7 @@ func (c *clock) restart()   { c.steps = 0 }
 func (c *clock) begun() int { return c.steps }
 
 func (c *clock) lap() {
-	now := [2]time.Duration{threadTime(), processTime()}
+	now, wall := [2]time.Duration{threadTime(), processTime()}, time.Since(c.began)
 	kernels, computed, took := c.w.dev.TakeTime()
 	switch c.steps {
 	case 0:
@@ -59,18 +59,19 @@ func (c *clock) lap() {
 		for range reads {
 			threadTime()
 		}
-		*c = clock{w: c.w, first: time.Now(), read: (threadTime() - start) / reads, least: math.MaxInt64, leastCalls: math.MaxInt64}
+		*c = clock{w: c.w, first: time.Now(), read: (threadTime() - start) / reads, least: math.MaxInt64}
 	case 1:
 		c.from = now
 	default:
 		c.laps++
 		c.kernels, c.until = kernels, now
-		c.least = min(c.least, now[0]-c.thread-took-time.Duration(computed)*c.read)
-		c.leastCalls = min(c.leastCalls, c.calls)
+		thread := now[0] - c.thread
+		calls := max(0, c.calls-(wall-thread)) // the thread's time in calls: it has waited in them
+		c.least = min(c.least, thread-took-time.Duration(computed)*c.read-calls)
 	}
 	c.steps++
 	c.calls = 0
-	c.thread = threadTime()
+	c.began, c.thread = time.Now(), threadTime()
 }
 
 // called leaves what a call took out of the step, if the rank has waited for it.
@@ -86,7 +87,7 @@ func (c *clock) report([]*forecaster) *forecast.Report {
 	out := &forecast.Report{Size: c.w.request.Size}
 	if c.laps > 0 {
 		others := c.until[1] - c.from[1] - (c.until[0] - c.from[0])
-		out.Itself = &forecast.Itself{Seconds: max(0, (c.least - c.leastCalls).Seconds()),
+		out.Itself = &forecast.Itself{Seconds: max(0, c.least.Seconds()),
 			Others: max(0, others.Seconds()/float64(c.laps)), Kernels: c.kernels}
 	}
 	return out
