@@ -20,22 +20,10 @@ func Zeros(mesh *Mesh, dt tensor.DType, shape []int, placements ...layout.Placem
 // Full returns a tensor whose elements are all v, rounded to dt. It refuses what an integer type cannot hold, such as NaN.
 func Full(mesh *Mesh, dt tensor.DType, v float64, shape []int, placements ...layout.Placement) *Tensor {
 	s := mesh.mustSpec("Full", shape, placements)
-	if !holds(dt, math.Trunc(v)) {
+	if dt != tensor.Bool && !dt.Holds(math.Trunc(v)) { // a Bool is true for any but 0
 		refuse("Full", fmt.Sprintf("%v cannot be %v", dt, v), "give a number that it can hold, or another type")
 	}
 	return filled(s, dt, v)
-}
-
-// holds reports whether v is a number of type dt, rounded if that is of floating point; a Bool is true for any but 0.
-func holds(dt tensor.DType, v float64) bool {
-	if dt.Float() || dt == tensor.Bool {
-		return true
-	}
-	lo, hi := -math.Ldexp(1, 8*dt.Size()-1), math.Ldexp(1, 8*dt.Size()-1)
-	if dt == tensor.Uint8 {
-		lo, hi = 0, 256
-	}
-	return v == math.Trunc(v) && v >= lo && v < hi
 }
 
 // filled returns a tensor of layout s whose elements are all v.

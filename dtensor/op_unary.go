@@ -438,7 +438,7 @@ func (x *Tensor) maskedFill(op string, mask *Tensor, v float64) *Tensor {
 				"Unsqueeze or Reshape it so that its last dims are x's or 1", operand("x", x), operand("mask", mask))
 		}
 	}
-	if !holds(x.DType(), v) {
+	if x.DType() != tensor.Bool && !x.DType().Holds(v) {
 		refuse(op, fmt.Sprintf("x holds %v, which cannot be %v", x.DType(), v), "Cast x first, or give a number that it can hold",
 			operand("x", x), operand("mask", mask))
 	}

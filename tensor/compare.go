@@ -18,7 +18,7 @@ func Compare(op kernel.CompareOp, a, b *Tensor) *Tensor {
 // CompareScalar returns a Bool tensor of op(x, v). If the type of x is integer or Bool
 // and has no v, the elements are compared as float64.
 func CompareScalar(op kernel.CompareOp, x *Tensor, v float64) *Tensor {
-	if !holds(x.dtype, v) {
+	if !x.dtype.Holds(v) {
 		x = Cast(x, Float64)
 	}
 	return Compare(op, x, Full(x.dev, x.dtype, v))

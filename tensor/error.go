@@ -101,7 +101,7 @@ func wantWhole(op string, x *Tensor, v float64) {
 // wantInt64 throws if x holds integers and v is not one of 64 bits, in which arithmetic with v is done.
 func wantInt64(op string, x *Tensor, v float64) {
 	wantWhole(op, x, v)
-	if !x.dtype.Float() && (v < -(1<<63) || v >= 1<<63) {
+	if !x.dtype.Float() && !Int64.Holds(v) {
 		throwType(op, "%v and %v, which int64 cannot hold; Cast to a floating-point type first", x.brief(), v)
 	}
 }

@@ -27,32 +27,10 @@ type (
 // int16, int32, int64, uint8 and bool.
 type Elem = dtype.Elem
 
-// holds reports whether type dt has v. Floating-point types have every v, rounded.
-func holds(dt DType, v float64) bool {
-	if dt.Float() {
-		return true
-	}
-	lo, end := span(dt)
-	return v == math.Trunc(v) && lo <= v && v < end
-}
-
-// span returns the least value of an integer type or Bool, and one more than the
-// largest.
-func span(dt DType) (lo, end float64) {
-	switch bits := 8 * dt.Size(); {
-	case dt == Bool:
-		return 0, 2
-	case dt == Uint8:
-		return 0, 256
-	default:
-		return -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1)
-	}
-}
-
 // nearestInt returns the value of an integer type that is nearest to a whole number or
 // an infinity.
 func nearestInt(dt DType, v float64) int64 {
-	switch lo, end := span(dt); {
+	switch lo, end := dt.Span(); {
 	case v < lo:
 		return int64(lo)
 	case v < end:

@@ -1,7 +1,10 @@
 // Package dtype names the element types that tensors hold and collectives move.
 package dtype
 
-import "reflect"
+import (
+	"math"
+	"reflect"
+)
 
 // A DType is the type of one element.
 type DType uint8
@@ -60,6 +63,28 @@ func (d DType) Float() bool { return d >= Float32 && d <= BFloat16 }
 
 // Int reports whether d is an integer type (Bool is not).
 func (d DType) Int() bool { return d >= Int8 && d <= Uint8 }
+
+// Holds reports whether v is a value of type d. Floating-point types have every v, rounded.
+func (d DType) Holds(v float64) bool {
+	if d.Float() {
+		return true
+	}
+	lo, end := d.Span()
+	return v == math.Trunc(v) && lo <= v && v < end
+}
+
+// Span returns the least value of an integer type or Bool, and one more than the
+// largest.
+func (d DType) Span() (lo, end float64) {
+	switch bits := 8 * d.Size(); {
+	case d == Bool:
+		return 0, 2
+	case d == Uint8:
+		return 0, 256
+	default:
+		return -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1)
+	}
+}
 
 // Narrow reports whether operators compute with type d in float32 and round the result.
 func (d DType) Narrow() bool { return d == Float16 || d == BFloat16 }
