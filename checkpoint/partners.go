@@ -78,10 +78,7 @@ func (s *Snapshots) idle(entries []kept.Entry) (all [][]kept.Entry) {
 		most = max(most, int(e.Ranks))
 	}
 	for _, m := range s.at.Idle {
-		its, err := kept.EntriesOf(m, most)
-		if err != nil {
-			its = nil // the host is lost now
-		}
+		its, _ := kept.EntriesOf(m, most) // none if the host is lost now
 		all = append(all, its)
 	}
 	return all

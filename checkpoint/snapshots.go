@@ -97,22 +97,19 @@ func (s *Snapshots) find(ctx context.Context) error {
 	if err := agree(ctx, s.c, err); err != nil {
 		return err
 	}
-	said, err := comm.AllGatherObjects(ctx, s.c, entries)
+	lists := [][]kept.Entry{entries}
+	if s.c.Rank() == 0 {
+		lists = append(lists, s.idle(entries)...)
+	}
+	said, err := comm.AllGatherObjects(ctx, s.c, lists)
 	if err != nil {
 		return err
 	}
 	hosts := make([][]kept.Entry, s.hosts())
-	for rank, entries := range said {
-		hosts[s.hostOf(rank)] = append(hosts[s.hostOf(rank)], entries...)
+	for rank, lists := range said {
+		hosts[s.hostOf(rank)] = append(hosts[s.hostOf(rank)], lists[0]...)
 	}
-	var idle [][]kept.Entry
-	if s.c.Rank() == 0 {
-		idle = s.idle(entries)
-	}
-	if idle, err = comm.BroadcastObject(ctx, s.c, idle, 0); err != nil {
-		return err
-	}
-	all := kept.Join(append(hosts, idle...))
+	all := kept.Join(append(hosts, said[0][1:]...))
 	for _, last := range all {
 		s.choose(&last)
 		text, err := s.read(ctx, &last)

@@ -47,13 +47,22 @@ func (r *rank) joinDepot(ctx context.Context, world *comm.Comm) error {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	r.hold = hold{local}
-	infos, err := comm.AllGatherObjects(ctx, world, local.Info)
+	known := []depot.Info{local.Info}
+	if r.job.Rank == 0 && c.Attempt > 0 {
+		all, err := depot.All(c)
+		if err != nil {
+			return fmt.Errorf("runtime: %w", err)
+		}
+		known = append(known, all...)
+	}
+	infos, err := comm.AllGatherObjects(ctx, world, known)
 	if err != nil {
 		return err
 	}
 	s := &job.Snapshots{File: local.File, Attempt: c.Attempt, Fits: r.fits}
 	numbers := map[string]int{}
-	for _, info := range infos {
+	for _, its := range infos {
+		info := its[0]
 		host, ok := numbers[info.ID]
 		if !ok {
 			host = len(s.Hosts)
@@ -66,16 +75,7 @@ func (r *rank) joinDepot(ctx context.Context, world *comm.Comm) error {
 		}
 		s.HostOf = append(s.HostOf, host)
 	}
-	var all []depot.Info
-	if r.job.Rank == 0 && c.Attempt > 0 {
-		if all, err = depot.All(c); err != nil {
-			return fmt.Errorf("runtime: %w", err)
-		}
-	}
-	if all, err = comm.BroadcastObject(ctx, world, all, 0); err != nil {
-		return err
-	}
-	for _, info := range all {
+	for _, info := range infos[0][1:] {
 		if _, ok := numbers[info.ID]; !ok {
 			s.Idle = append(s.Idle, depot.NewRemote(info, c))
 		}

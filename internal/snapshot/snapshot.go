@@ -118,7 +118,7 @@ func readEntry(m Memory, sequence, rank int) (e Entry, ok bool, err error) {
 // other host's for which it keeps copies.
 func Entries(m Memory) (all []Entry, err error) { return EntriesOf(m, MaxRanks) }
 
-// EntriesOf is Entries for the first so many ranks.
+// EntriesOf is Entries for the first ranks alone, as many as the number says.
 func EntriesOf(m Memory, ranks int) (all []Entry, err error) {
 	for slot := range 2 {
 		for rank, most := 0, ranks; rank < most; rank++ {
