@@ -56,16 +56,8 @@ func (h *Hub) Memory() *os.File { return h.own.file }
 // hold keeps a tether.
 func (h *Hub) hold(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(patience)) // an error shows in the next call
-	size := make([]byte, 2)
-	if _, err := io.ReadFull(c, size); err != nil {
-		return
-	}
-	text := make([]byte, binary.LittleEndian.Uint16(size))
-	if _, err := io.ReadFull(c, text); err != nil {
-		return
-	}
 	var info Info
-	if json.Unmarshal(text, &info) != nil {
+	if json.NewDecoder(c).Decode(&info) != nil {
 		return
 	}
 	h.mu.Lock()

@@ -108,7 +108,7 @@ func stay() error {
 	defer tether.Close()
 	text, err := json.Marshal(d.info)
 	if err == nil {
-		_, err = tether.Write(append(binary.LittleEndian.AppendUint16(nil, uint16(len(text))), text...))
+		_, err = tether.Write(text)
 	}
 	if err == nil {
 		_, err = io.ReadFull(tether, make([]byte, 1))

@@ -19,7 +19,7 @@ import (
 // number of its attempt; the other answers with the second half.
 const (
 	forMemory = 'm'
-	forTether = 't' // the length and the JSON of an Info follow
+	forTether = 't' // the JSON of an Info follows
 	forDepots = 'd' // the answer is the JSON of the Infos of all depots
 
 	headBytes = len(keepalive.Secret{})/2 + 1 + 4
