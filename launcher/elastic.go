@@ -95,26 +95,15 @@ func (a *attempt) goesOn(f failure, o *supervisor.Outcome) bool {
 
 // resize is the supervisor's: it reports whether another number of ranks is wanted.
 func (a *attempt) resize() bool {
-	wanted, err := snapshot.Wanted(a.elastic.file)
-	if err != nil || wanted == 0 {
-		return false
-	}
-	refused := ""
-	switch {
-	case len(a.opts.Apps) > 1:
-		refused = "with several programs nothing says which of them is to have them"
-	case a.opts.Output != "" && wanted > a.opts.Size():
-		refused = fmt.Sprintf("--output has files for %d", a.opts.Size())
-	}
-	if wanted == len(a.plan.ranks) || refused != "" {
-		if refused != "" {
-			a.console.Say("%s wanted, and refused: %s", phrase.Count(wanted, "rank"), refused)
+	return supervisor.Resizes(a.elastic.file, len(a.plan.ranks), a.opts.Grace, func(wanted int) string {
+		switch {
+		case len(a.opts.Apps) > 1:
+			return "with several programs nothing says which of them is to have them"
+		case a.opts.Output != "" && wanted > a.opts.Size():
+			return fmt.Sprintf("--output has files for %d", a.opts.Size())
 		}
-		_ = snapshot.Want(a.elastic.file, 0)
-		return false
-	}
-	a.console.Say("%s wanted: ranks have %v to keep their state and end", phrase.Count(wanted, "rank"), a.opts.Grace)
-	return true
+		return ""
+	}, a.console.Say)
 }
 
 // nextRanks returns how many ranks the next attempt has: as many as are wanted; else, if the job

@@ -103,7 +103,7 @@ const policy = `
 	launcher/top        < launcher/options launcher/terminal launcher/phrase launcher/proc internal/control internal/snapshot
 	launcher/options    < launcher/exit launcher/hosts internal/job internal/writable
 	launcher/stdio      < launcher/supervisor launcher/terminal
-	launcher/supervisor < launcher/guardian launcher/phrase launcher/watchdog
+	launcher/supervisor < launcher/guardian launcher/phrase launcher/watchdog internal/snapshot
 	launcher/guardian   < launcher/exit launcher/hosts launcher/machine launcher/proc
 	launcher/watchdog   < launcher/phrase internal/control internal/deadlock
 	launcher/hosts    <

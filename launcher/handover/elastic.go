@@ -112,23 +112,14 @@ func (h *Handover) elasticAttempts(paths []string) (status int, err error) {
 	}
 }
 
-// resize is the supervisor's: it reports whether another number of ranks is wanted, and says so. It refuses one for which there are no
-// slots.
+// resize is the supervisor's: it reports whether another number of ranks is wanted.
 func (h *Handover) resize(say func(format string, args ...any)) bool {
-	wanted, err := snapshot.Wanted(h.elastic.memory)
-	if err != nil || wanted == 0 {
-		return false
-	}
-	fits := h.fits(h.list.hosts, wanted)
-	if wanted == h.opts.Size() || !fits {
-		if !fits {
-			say("%s wanted, and refused: there are no slots for them on %s", phrase.Count(wanted, "rank"), hostNames(h.list.hosts))
+	return supervisor.Resizes(h.elastic.memory, h.opts.Size(), h.opts.Grace, func(wanted int) string {
+		if !h.fits(h.list.hosts, wanted) {
+			return "there are no slots for them on " + hostNames(h.list.hosts)
 		}
-		_ = snapshot.Want(h.elastic.memory, 0)
-		return false
-	}
-	say("%s wanted: ranks have %v to keep their state and end", phrase.Count(wanted, "rank"), h.opts.Grace)
-	return true
+		return ""
+	}, say)
 }
 
 // fits reports whether hosts have slots for a number of ranks.
@@ -154,19 +145,18 @@ func (h *Handover) goesOn(alive []string, wanted int, say func(format string, ar
 		e.hosts = slices.DeleteFunc(slices.Clone(e.hosts), func(it hosts.Host) bool { return slices.Contains(lost, it.Name) })
 	}
 	next, least := ranks, max(1, h.opts.MinRanks)
-	switch {
-	case wanted > 0:
+	if wanted > 0 {
 		next, least = wanted, min(wanted, least)
 		e.progress.Best = max(e.progress.Best, kept)
-	case h.opts.Elastic == options.ElasticShrink:
-		next = max(ranks-max(1, gone), min(ranks, least))
-	}
-	if wanted == 0 {
+		if len(lost) == 0 && !h.fits(e.hosts, wanted) {
+			e.hosts = h.list.hosts
+			say("trying all hosts again: those that are left have no slots for %s", phrase.Count(wanted, "rank"))
+		}
+	} else {
 		e.progress.Failed(kept)
-	}
-	if wanted > 0 && !h.fits(e.hosts, wanted) && len(lost) == 0 {
-		e.hosts = h.list.hosts
-		say("trying all hosts again: those that are left have no slots for %s", phrase.Count(wanted, "rank"))
+		if h.opts.Elastic == options.ElasticShrink {
+			next = max(ranks-max(1, gone), min(ranks, least))
+		}
 	}
 	for next >= least && !h.fits(e.hosts, next) {
 		next--
