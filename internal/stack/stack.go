@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Depth is how many frames are kept of a stack in which Line is to find a line of the program. Within train.Run the gradient of a
@@ -73,10 +74,15 @@ func library(f runtime.Frame, module, within string) bool {
 		return true
 	}
 	// A function inside one of a library that was inlined has a name of the program's: main.run.Queue.func1.
-	_, here, _, _ := runtime.Caller(0)
-	in, ok := strings.CutPrefix(f.File, strings.TrimSuffix(here, "internal/stack/stack.go"))
+	in, ok := strings.CutPrefix(f.File, root())
 	return ok && isLibrary(in, f.File, within)
 }
+
+// root returns what the names of the module's files begin with.
+var root = sync.OnceValue(func() string {
+	_, here, _, _ := runtime.Caller(0)
+	return strings.TrimSuffix(here, "internal/stack/stack.go")
+})
 
 // isLibrary says it of a function or a file, as it is called inside the module.
 func isLibrary(in, file, within string) bool {
