@@ -131,13 +131,22 @@ func (t *Table) Use(rows []int64, uses []Use, step int32) (added []Entry) {
 		return nil
 	}
 	added, missing = t.insertAll(rows, uses, missing, step)
+	if len(missing) > 0 {
+		added = append(added, t.giveSome(rows, uses, missing, step)...)
+	}
+	t.Stats.Admitted += int64(len(added))
+	return added
+}
+
+// giveSome gives rows to those of the missing ones of uses that the Policy admits, as far as their slices have any, and sets
+// rows of all.
+func (t *Table) giveSome(rows []int64, uses []Use, missing []int32, step int32) (added []Entry) {
 	for i, fresh := range t.bySlice(uses, missing) {
 		if len(fresh) > 0 {
 			slices.SortFunc(fresh, func(a, b Use) int { return cmp.Compare(a.Hash, b.Hash) })
 			added = append(added, t.give(i, t.admit(i, merge(fresh), step), step)...)
 		}
 	}
-	t.Stats.Admitted += int64(len(added))
 	for _, m := range missing {
 		at, ok := t.rows.search(uses[m].Hash)
 		if !ok {
