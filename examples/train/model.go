@@ -25,7 +25,8 @@ type model struct {
 	head      *dtensor.Tensor // [V, C] R,S(0); the table's rows if tied
 	tied      bool
 	counts    *ngram.Model  // what the logits start from; nil: nothing
-	scorer    *ngram.Scorer // its scores of this rank's part of the vocabulary
+	scorer    *ngram.Scorer // its scores of this rank's part of the logits
+	part      [2]int        // that: the first token, and how many
 }
 
 // spread is the standard deviation of tables when training starts.
@@ -86,7 +87,11 @@ func (m *model) logits(ids *dtensor.Tensor, from int) *dtensor.Tensor {
 // prior returns what the count model says where logits are, on this rank's part of them.
 func (m *model) prior(ids, logits *dtensor.Tensor, from int) *dtensor.Tensor {
 	p := tensor.New(logits.Mesh().Device(), tensor.Float32, logits.LocalShape()...)
+	offset, _ := logits.Offset()
 	v := logits.LocalShape()[2]
+	if part := [2]int{offset[2], v}; m.scorer == nil || m.part != part { // with --same-bits it may be another than the head's
+		m.scorer, m.part = m.counts.NewScorer(offset[2], v), part
+	}
 	var tokens []int32
 	for _, id := range tensor.ToSlice[int64](ids.Local()) {
 		tokens = append(tokens, int32(id))
@@ -117,13 +122,8 @@ func (m *model) startFrom(ctx context.Context, world *comm.Comm, tokens func() [
 	if err != nil {
 		return err
 	}
-	counts, err := ngram.Parse(packed)
-	if err != nil {
-		return err
-	}
-	offset, _ := m.head.Offset()
-	m.counts, m.scorer = counts, counts.NewScorer(offset[0], m.head.LocalShape()[0])
-	return nil
+	m.counts, err = ngram.Parse(packed)
+	return err
 }
 
 // loss returns the mean cross-entropy of the targets. The logits stay divided by

@@ -20,6 +20,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/programtest"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // small is a command line for a model and a batch of which nothing divides by
@@ -134,6 +135,41 @@ func TestBeginsWithCounts(t *testing.T) {
 		if step, ok := programtest.Near(got, want); !ok {
 			t.Errorf("mesh %v, step %d: losses %v, want %v", mesh, step, got, want)
 		}
+	}
+}
+
+// With the same bits logits are cut at leaves over three ranks, 3, 3 and 2 of 128 classes, where the head is in equal parts.
+func TestCountsHaveTheSameBits(t *testing.T) {
+	const vocab = 1024
+	var want []float32
+	for tp := 1; tp <= 3; tp++ {
+		commtest.Run(t, tp, func(ctx context.Context, world *comm.Comm) error {
+			o, err := parse(append([]string{"-tp", strconv.Itoa(tp)}, small...), tp)
+			if err != nil {
+				return err
+			}
+			mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 1}, dtensor.Axis{Name: "tp", Size: tp})
+			if err != nil {
+				return err
+			}
+			mesh.SetSameBits(true)
+			m, err := newModel(ctx, mesh, o, vocab)
+			if err != nil {
+				return err
+			}
+			if err := m.startFrom(ctx, world, func() []int32 { return text(vocab) }, 3); err != nil {
+				return err
+			}
+			return dtensor.Try(ctx, mesh, func() {
+				ids := dtensor.Uniform(mesh, dtensor.Key{Seed: 5}, 0, vocab, []int{2, 9}, layout.Replicate(), layout.Replicate()).Cast(tensor.Int64)
+				got := tensor.ToSlice[float32](m.logits(ids.Redistribute(layout.Shard(0), layout.Replicate()), 0).Full())
+				if tp == 1 {
+					want = got
+				} else if !slices.Equal(got, want) {
+					t.Errorf("%d ranks: rank %d has other logits than one rank", tp, world.Rank())
+				}
+			})
+		})
 	}
 }
 
