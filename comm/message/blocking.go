@@ -164,7 +164,7 @@ func (m *Mailbox) spareCall() *blockingCall {
 // spare keeps a call that is over for another, and returns its status. The lock is held.
 func (m *Mailbox) spare(b *blockingCall) Status {
 	st := b.status()
-	b.buf, b.rare, b.source, b.taken, b.count = comm.Buffer{}, nil, 0, 0, 0
+	b.buf, b.rare, b.source, b.taken, b.got = comm.Buffer{}, nil, 0, 0, 0
 	b.call.Src, b.call.Dst = comm.Buffer{}, comm.Buffer{}
 	release.Store(&b.over, 0)
 	m.spares = append(m.spares, b)

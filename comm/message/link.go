@@ -12,7 +12,7 @@ type link interface {
 	// put sends a packet; ok is false if there is no room yet.
 	put(to int, p packet) (ok bool)
 	// poll calls read with packets that have come, whose data is valid until it returns.
-	poll(read func(from int, p *packet)) error
+	poll(read func(e *envelope)) error
 	// eat tells a rank that receives have taken a number of bytes more of what it has sent with envelopes. look sets o.eaten
 	// to what another rank has told this one in that way.
 	eat(from int, bytes uint64)
@@ -25,7 +25,7 @@ type ringLink struct {
 	m    *Mailbox
 	outs []outRing // by rank
 	ins  []inRing
-	last packet // that poll has read; here because read would make a local variable escape
+	last envelope // that poll has read; here because read would make a local variable escape
 }
 
 // mostPackets is how many packets of a rank are read before the others' turn.
@@ -33,23 +33,24 @@ const mostPackets = 64
 
 func (l *ringLink) put(to int, p packet) bool { return l.outs[to].put(&p) }
 
-func (l *ringLink) poll(read func(from int, p *packet)) error {
+func (l *ringLink) poll(read func(e *envelope)) error {
 	l.pollFor(nil, read)
 	return nil
 }
 
 // pollFor is poll that reads no more from the rank whose packet has ended a request. To look whether there is more takes as
 // long as to read it, and takes a line from the core that is about to write to it.
-func (l *ringLink) pollFor(r *Request, read func(from int, p *packet)) {
-	p := &l.last
+func (l *ringLink) pollFor(r *Request, read func(e *envelope)) {
+	e := &l.last
 	for from := range l.ins {
 		if from == l.m.me {
 			continue
 		}
 		in := &l.ins[from]
-		for i := 0; i < mostPackets && in.next(p); i++ {
-			read(from, p)
-			in.drop(p)
+		e.from = from
+		for i := 0; i < mostPackets && in.next(&e.packet); i++ {
+			read(e)
+			in.drop(&e.packet)
 			if r != nil && r.ended() {
 				break
 			}
@@ -105,7 +106,7 @@ func (l *packetLink) put(to int, p packet) bool {
 	return ok
 }
 
-func (l *packetLink) poll(read func(from int, p *packet)) error {
+func (l *packetLink) poll(read func(e *envelope)) error {
 	if l.err != nil {
 		return l.err
 	}
@@ -115,7 +116,7 @@ func (l *packetLink) poll(read func(from int, p *packet)) error {
 		for i := range p.words {
 			p.words[i] = u64(b[32+8*i:])
 		}
-		read(from, &p)
+		read(&envelope{packet: p, from: from})
 	})
 }
 

@@ -27,34 +27,34 @@ type Mailbox struct {
 	holder  backend.DeviceHolder // nil: there is no memory of a device
 	memory  backend.WindowMemory // with shared
 	me      int
-	eager   int                       // bytes of the longest message that travels with its envelope
-	credit  uint64                    // bytes of such messages to one rank that no receive has taken
-	sent    Request                   // of sends that were over when they were begun
-	reader  func(from int, p *packet) // read
-	idle    atomic.Bool               // nothing is to be sent: progress need only look for packets in rings
+	eager   int               // bytes of the longest message that travels with its envelope
+	credit  uint64            // bytes of such messages to one rank that no receive has taken
+	sent    Request           // of sends that were over when they were begun
+	reader  func(e *envelope) // read
+	idle    atomic.Bool       // nothing is to be sent: progress need only look for packets in rings
 
-	mu       sync.Mutex // guards what follows
-	tally    *comm.Tally
-	outs     []outbound      // by rank
-	ins      []inbound       // by rank
-	fresh    []Request       // not used yet
-	spares   []*blockingCall // not in use
-	arriving envelope        // of the packet that read acts on
-	kept     []*envelope     // not in use, see keep
-	posted   queue[Request]  // receives and probes that have no message yet
-	count    uint64          // messages that have come
-	reads    uint64          // packets that have come
-	sends    table           // long messages whose receiver has not got them
-	takes    table           // receives of pieces
-	streams  []*Request      // sends that are to go in pieces
-	pieces   pieces
-	queued   int // packets in the queues of outs
-	loose    int // requests that the program does not wait for
-	driving  bool
-	closing  bool
-	closed   bool
-	aborted  bool
-	err      error // what has ended the mailbox
+	mu      sync.Mutex // guards what follows
+	tally   *comm.Tally
+	outs    []outbound      // by rank
+	ins     []inbound       // by rank
+	fresh   []Request       // allocated together
+	begun   int             // how many of those are in use
+	spares  []*blockingCall // not in use
+	kept    []*envelope     // not in use, see keep
+	posted  queue[Request]  // receives and probes that have no message yet
+	count   uint64          // messages that have come
+	reads   uint64          // packets that have come
+	sends   table           // long messages whose receiver has not got them
+	takes   table           // receives of pieces
+	streams []*Request      // sends that are to go in pieces
+	pieces  pieces
+	queued  int // packets in the queues of outs
+	loose   int // requests that the program does not wait for
+	driving bool
+	closing bool
+	closed  bool
+	aborted bool
+	err     error // what has ended the mailbox
 }
 
 // An outbound is the way to one rank.

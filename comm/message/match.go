@@ -28,25 +28,29 @@ func (q *queue[E]) add(e *E) {
 // remove takes out item i of all. It moves those before it, which were looked at to find it.
 func (q *queue[E]) remove(i int) {
 	all := q.all()
-	copy(all[1:], all[:i])
+	if i > 0 { // most are the first
+		copy(all[1:], all[:i])
+	}
 	all[0] = nil
 	q.gone++
 }
 
-// An envelope is a message that has come, or can be fetched.
+// An envelope is a packet that has come. That of a message stays until a receive takes it.
 type envelope struct {
+	packet
 	from  int
-	tag   int32
-	width int // bytes of an element
-	what  uint64
-	bytes int
-	long  bool   // the data is to be fetched
-	id    uint64 // its sender's number for it
-	at    uint64 // where the data is, if direct
-	way   way
-	data  []byte // unless it is long
-	order uint64 // of all that have come
+	order uint64 // of all messages that have come
 }
+
+// size returns the bytes of the message.
+func (e *envelope) size() int { return int(e.bytes) }
+
+// long reports whether the data is to be fetched. Then id is its sender's number for it, and place where it lies if it
+// goes byExport.
+func (e *envelope) long() bool    { return e.kind == askPacket }
+func (e *envelope) id() uint64    { return e.words[0] }
+func (e *envelope) place() uint64 { return e.words[1] }
+func (e *envelope) way() way      { return way(e.words[2]) }
 
 // A way is how the data of a long message comes.
 type way uint64
@@ -62,12 +66,12 @@ func (e *envelope) fits(from, tag int) bool {
 }
 
 func (e *envelope) status() Status {
-	return Status{Source: e.from, Tag: int(e.tag), Count: e.bytes / max(1, e.width)}
+	return Status{Source: e.from, Tag: int(e.tag), Count: e.size() / max(1, int(e.width))}
 }
 
 // describe says what e is.
 func (e *envelope) describe(m *Mailbox) string {
-	return fmt.Sprintf("%s from rank %d, tag %d", typed(e.what, e.bytes, e.width), m.comm.WorldRank(e.from), e.tag)
+	return fmt.Sprintf("%s from rank %d, tag %d", typed(e.what, e.size(), int(e.width)), m.comm.WorldRank(e.from), e.tag)
 }
 
 // typed describes elements by their type as a packet has it.
@@ -205,13 +209,13 @@ func (m *Mailbox) accept(r *Request, e *envelope) {
 		return
 	}
 	if r.rare != nil && r.rare.alloc != nil {
-		r.buf = r.rare.alloc(e.bytes)
+		r.buf = r.rare.alloc(e.size())
 	}
 	r.found(e)
-	if !e.long {
+	if !e.long() {
 		copy(r.buf.Data(), e.data)
 		if e.from != m.me {
-			m.link.eat(e.from, uint64(e.bytes)+lineBytes)
+			m.link.eat(e.from, e.bytes+lineBytes)
 		}
 		m.end(r, nil)
 		return
@@ -225,7 +229,7 @@ func (r *Request) refuses(m *Mailbox, e *envelope) error {
 		return fmt.Errorf("%w: what has come is %s, and this receive is of %s; give both calls one type of elements", comm.ErrMismatch,
 			e.describe(m), typed(r.what, r.buf.Bytes(), int(r.width)))
 	}
-	if (r.rare == nil || r.rare.alloc == nil) && e.bytes > r.buf.Bytes() {
+	if (r.rare == nil || r.rare.alloc == nil) && e.size() > r.buf.Bytes() {
 		return fmt.Errorf("%w: what has come is %s, and the receive has room for %d elements; give it more, or use RecvSlice",
 			comm.ErrMismatch, e.describe(m), r.buf.Bytes()/max(1, int(r.width)))
 	}

@@ -44,45 +44,39 @@ func (m *Mailbox) progressFor(r *Request) {
 	}
 }
 
-// read acts on a packet.
-func (m *Mailbox) read(from int, p *packet) {
+// read acts on a packet that has come.
+func (m *Mailbox) read(e *envelope) {
 	if m.err != nil {
 		return
 	}
-	m.ins[from].came++
+	m.ins[e.from].came++
 	m.reads++
-	switch p.kind {
+	switch e.kind {
 	case eagerPacket, askPacket:
-		e := &m.arriving
-		e.from, e.tag, e.width, e.what, e.bytes, e.data = from, p.tag, int(p.width), p.what, int(p.bytes), p.data
-		e.long = p.kind == askPacket
-		if p.kind == askPacket {
-			e.id, e.at, e.way = p.words[0], p.words[1], way(p.words[2])
-		}
 		m.arrive(e)
 	case grantPacket:
-		r := m.sends.get(p.bytes)
+		r := m.sends.get(e.bytes)
 		if r == nil {
-			m.damaged(from, "a grant")
+			m.damaged(e.from, "a grant")
 			return
 		}
-		m.sends.remove(p.bytes)
-		r.rarely().transfer = &transfer{id: m.takes.add(r), peerID: p.what, data: r.buf.Data()} // in takes fail finds it
+		m.sends.remove(e.bytes)
+		r.rarely().transfer = &transfer{id: m.takes.add(r), peerID: e.what, data: r.buf.Data()} // in takes fail finds it
 		m.streams = append(m.streams, r)
 	case piecePacket:
-		m.piece(from, p)
+		m.piece(e)
 	case donePacket:
-		r := m.sends.get(p.what)
+		r := m.sends.get(e.what)
 		if r == nil {
-			m.damaged(from, "an end")
+			m.damaged(e.from, "an end")
 			return
 		}
-		m.sends.remove(p.what)
+		m.sends.remove(e.what)
 		m.end(r, nil)
 	case eatenPacket:
-		m.outs[from].eaten = p.bytes
+		m.outs[e.from].eaten = e.bytes
 	default:
-		m.damaged(from, "a packet")
+		m.damaged(e.from, "a packet")
 	}
 }
 
@@ -95,7 +89,7 @@ func (m *Mailbox) damaged(from int, what string) {
 func (m *Mailbox) say(to int, p packet) {
 	if to == m.me {
 		m.outs[to].sent++
-		m.read(to, &p)
+		m.read(&envelope{packet: p, from: to})
 		return
 	}
 	o := &m.outs[to]
@@ -215,12 +209,12 @@ func (m *Mailbox) affords(to, n int) bool {
 
 // sendSelf gives a message to this rank's own receives.
 func (m *Mailbox) sendSelf(r *Request) {
-	e := envelope{from: m.me, tag: r.tag, width: int(r.width), what: r.what, bytes: r.buf.Bytes(), data: r.buf.Data()}
-	if r.sync || e.bytes > m.eager {
-		e.long, e.id, e.way, e.data = true, m.sends.add(r), byExport, nil
+	p := packet{kind: eagerPacket, tag: r.tag, width: uint32(r.width), what: r.what, bytes: uint64(r.buf.Bytes()), data: r.buf.Data()}
+	if r.sync || r.buf.Bytes() > m.eager {
+		p.kind, p.words, p.data = askPacket, [3]uint64{m.sends.add(r), 0, uint64(byExport)}, nil
 	}
-	m.arrive(&e)
-	if !e.long {
+	m.arrive(&envelope{packet: p, from: m.me})
+	if p.kind == eagerPacket {
 		m.end(r, nil)
 	}
 }
@@ -230,9 +224,9 @@ func (m *Mailbox) fetch(r *Request, e *envelope) {
 	switch {
 	case e.bytes == 0:
 	case e.from == m.me:
-		copyBytes(r.buf.Data(), m.sends.get(e.id).buf.Data())
-	case e.way == byExport:
-		p := m.shared.Import(e.from, e.at, e.bytes)
+		copyBytes(r.buf.Data(), m.sends.get(e.id()).buf.Data())
+	case e.way() == byExport:
+		p := m.shared.Import(e.from, e.place(), e.size())
 		if p == nil {
 			m.damaged(e.from, "where a message lies")
 			m.end(r, m.err)
@@ -242,11 +236,11 @@ func (m *Mailbox) fetch(r *Request, e *envelope) {
 	default:
 		t := &transfer{id: m.takes.add(r), data: r.buf.Data()[:e.bytes]}
 		r.rarely().transfer = t
-		m.say(e.from, packet{kind: grantPacket, bytes: e.id, what: t.id})
+		m.say(e.from, packet{kind: grantPacket, bytes: e.id(), what: t.id})
 		return
 	}
 	m.end(r, nil)
-	m.say(e.from, packet{kind: donePacket, what: e.id})
+	m.say(e.from, packet{kind: donePacket, what: e.id()})
 }
 
 // pieces is the memory through which a rank sends long messages, one piece after the other.
@@ -317,25 +311,25 @@ func (m *Mailbox) sendPiece(r *Request) int {
 }
 
 // piece copies a piece of what a receive gets.
-func (m *Mailbox) piece(from int, p *packet) {
-	r, n, which := m.takes.get(p.what), p.words[0], p.bytes
+func (m *Mailbox) piece(e *envelope) {
+	r, n, which := m.takes.get(e.what), e.words[0], e.bytes
 	if m.shared == nil {
-		n = uint64(len(p.data))
+		n = uint64(len(e.data))
 	}
 	if r == nil || which >= pieceCount || n > pieceBytes || n > uint64(len(r.rare.transfer.data)-r.rare.transfer.at) {
-		m.damaged(from, "a piece")
+		m.damaged(e.from, "a piece")
 		return
 	}
 	t := r.rare.transfer
 	if m.shared == nil {
-		copyBytes(t.data[t.at:], p.data)
+		copyBytes(t.data[t.at:], e.data)
 	} else {
-		base := unsafe.Add(m.memory.Address(from), m.pieces.at)
+		base := unsafe.Add(m.memory.Address(e.from), m.pieces.at)
 		copyBytes(t.data[t.at:], unsafe.Slice((*byte)(unsafe.Add(base, int(which)*pieceBytes)), n))
 		(*atomic.Uint64)(unsafe.Add(base, pieceCount*pieceBytes+int(which)*lineBytes)).Store(0)
 	}
 	if t.at += int(n); t.at == len(t.data) {
-		m.takes.remove(p.what)
+		m.takes.remove(e.what)
 		m.end(r, nil)
 	}
 }

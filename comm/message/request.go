@@ -27,7 +27,7 @@ type Request struct {
 
 	// Guarded by the mailbox's lock until it is over.
 	source, taken int32 // of a receive or a probe: the rank and the tag of the message
-	count         int   // its elements
+	got           int   // its bytes
 	rare          *rare // nil: none of it
 }
 
@@ -58,12 +58,12 @@ func (r *Request) err() error {
 
 // status returns what a request got that is over.
 func (r *Request) status() Status {
-	return Status{Source: int(r.source), Tag: int(r.taken), Count: r.count}
+	return Status{Source: int(r.source), Tag: int(r.taken), Count: r.got / max(1, int(r.width))}
 }
 
 // found notes the message that a request has got.
 func (r *Request) found(e *envelope) {
-	r.source, r.taken, r.count = int32(e.from), e.tag, e.bytes/max(1, e.width)
+	r.source, r.taken, r.got, r.width = int32(e.from), e.tag, e.size(), int32(e.width)
 }
 
 // A transfer is a message that goes in pieces.
@@ -73,8 +73,8 @@ type transfer struct {
 	at         int // bytes of data that have gone or come
 }
 
-// requestsAtOnce is how many requests are allocated together.
-const requestsAtOnce = 16
+// mostAtOnce is how many requests are allocated together by a rank that has begun as many; before, twice as many as the last time.
+const mostAtOnce = 64
 
 // args is what a call says: a send, a receive or a probe.
 type args struct {
@@ -105,11 +105,11 @@ func (a *args) call(m *Mailbox) *comm.Call {
 
 // newRequest makes the request of a call that the program may wait for. The lock is held.
 func (m *Mailbox) newRequest(a *args) *Request {
-	if len(m.fresh) == 0 {
-		m.fresh = make([]Request, requestsAtOnce)
+	if m.begun == len(m.fresh) {
+		m.fresh, m.begun = make([]Request, min(max(1, 2*len(m.fresh)), mostAtOnce)), 0
 	}
-	r := &m.fresh[0]
-	m.fresh = m.fresh[1:]
+	r := &m.fresh[m.begun]
+	m.begun++
 	r.m, r.loose = m, true
 	r.fill(a)
 	return r
