@@ -74,12 +74,18 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 		found, missing = place(found, missing, p, err, wanted)
 	}
 	if o.bench == "comm" {
-		name := version(command("mpirun", "--version"))
-		for _, source := range []string{"coll.c", "onesided.c", "messages.c"} {
-			p, err := compiled(name, "mpicc", dir, []string{"-O3", "-march=native"}, source, func(binary string) *exec.Cmd {
-				return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match, fmt.Sprint(o.max))
-			})
-			found, missing = place(found, missing, p, err, wanted)
+		for _, mpirun := range []string{"mpirun", "mpirun.openmpi5"} { // as make deps installs them: 4 and 5 have one ABI
+			if _, err := exec.LookPath(mpirun); err != nil {
+				missing = append(missing, fmt.Sprintf("an MPI library (no %s on PATH)", mpirun))
+				continue
+			}
+			name := version(command(mpirun, "--version"))
+			for _, source := range []string{"coll.c", "onesided.c", "messages.c"} {
+				p, err := compiled(name, "mpicc", dir, []string{"-O3", "-march=native"}, source, func(binary string) *exec.Cmd {
+					return command(mpirun, "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match, fmt.Sprint(o.max))
+				})
+				found, missing = place(found, missing, p, err, wanted)
+			}
 		}
 		for _, backend := range []struct{ name, tags string }{{"ours, mpi", ""}, {"ours, gompi", "gompi"}, {"ours, empi", "empi,mpi"}} {
 			p, err := overMPI(o, dir, backend.name, backend.tags)

@@ -9,8 +9,8 @@
 //
 // The benchmarks are comm, conv, dlrm, embedding, gemm, kernels, loss, ops, redistribute and
 // step; dlrm is embedding with -dlrm. The peers are, as far as they are installed: PyTorch, with gloo, with MPI and as
-// one process; Open MPI through its compiler wrapper, and over it our own benchmark
-// by each of our three MPI backends; and "bound", a C program
+// one process; Open MPI 4 and 5, for one of which a compiler wrapper is there, and over the first our own
+// benchmark by each of our three MPI backends; and "bound", a C program
 // that only does the reads and writes that cannot be avoided. One line names each missing peer.
 //
 // In each round every program runs once, so that a slow minute of the machine
