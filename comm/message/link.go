@@ -11,8 +11,8 @@ import (
 type link interface {
 	// put sends a packet; ok is false if there is no room yet.
 	put(to int, p packet) (ok bool)
-	// poll calls read with packets that have come, whose data is valid until it returns.
-	poll(read func(e *envelope)) error
+	// poll has the mailbox read packets that have come, whose data is valid until it has.
+	poll() error
 	// eat tells a rank that receives have taken a number of bytes more of what it has sent with envelopes. look sets o.eaten
 	// to what another rank has told this one in that way.
 	eat(from int, bytes uint64)
@@ -25,7 +25,7 @@ type ringLink struct {
 	m    *Mailbox
 	outs []outRing // by rank
 	ins  []inRing
-	last envelope // that poll has read; here because read would make a local variable escape
+	last envelope // that has come: a poll is too short to clear one each time
 }
 
 // mostPackets is how many packets of a rank are read before the others' turn.
@@ -33,14 +33,14 @@ const mostPackets = 64
 
 func (l *ringLink) put(to int, p packet) bool { return l.outs[to].put(&p) }
 
-func (l *ringLink) poll(read func(e *envelope)) error {
-	l.pollFor(nil, read)
+func (l *ringLink) poll() error {
+	l.pollFor(nil)
 	return nil
 }
 
 // pollFor is poll that reads no more from the rank whose packet has ended a request. To look whether there is more takes as
 // long as to read it, and takes a line from the core that is about to write to it.
-func (l *ringLink) pollFor(r *Request, read func(e *envelope)) {
+func (l *ringLink) pollFor(r *Request) {
 	e := &l.last
 	for from := range l.ins {
 		if from == l.m.me {
@@ -49,7 +49,7 @@ func (l *ringLink) pollFor(r *Request, read func(e *envelope)) {
 		in := &l.ins[from]
 		e.from = from
 		for i := 0; i < mostPackets && in.next(&e.packet); i++ {
-			read(e)
+			l.m.read(e)
 			in.drop(&e.packet)
 			if r != nil && r.ended() {
 				break
@@ -106,7 +106,7 @@ func (l *packetLink) put(to int, p packet) bool {
 	return ok
 }
 
-func (l *packetLink) poll(read func(e *envelope)) error {
+func (l *packetLink) poll() error {
 	if l.err != nil {
 		return l.err
 	}
@@ -116,7 +116,7 @@ func (l *packetLink) poll(read func(e *envelope)) error {
 		for i := range p.words {
 			p.words[i] = u64(b[32+8*i:])
 		}
-		read(&envelope{packet: p, from: from})
+		l.m.read(&envelope{packet: p, from: from})
 	})
 }
 

@@ -27,11 +27,10 @@ type Mailbox struct {
 	holder  backend.DeviceHolder // nil: there is no memory of a device
 	memory  backend.WindowMemory // with shared
 	me      int
-	eager   int               // bytes of the longest message that travels with its envelope
-	credit  uint64            // bytes of such messages to one rank that no receive has taken
-	sent    Request           // of sends that were over when they were begun
-	reader  func(e *envelope) // read
-	idle    atomic.Bool       // nothing is to be sent: progress need only look for packets in rings
+	eager   int         // bytes of the longest message that travels with its envelope
+	credit  uint64      // bytes of such messages to one rank that no receive has taken
+	sent    Request     // of sends that were over when they were begun
+	idle    atomic.Bool // nothing is to be sent: progress need only look for packets in rings
 
 	mu      sync.Mutex // guards what follows
 	tally   *comm.Tally
@@ -106,7 +105,7 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 	n := c.Size()
 	// The largest power of two that is no longer.
 	ringBytes := 1 << (bits.Len(uint(min(mostRingBytes, max(leastRing, allRingBytes/n)))) - 1)
-	m.backend, m.holder, m.reader = b, m.inner.Holder(), m.read
+	m.backend, m.holder = b, m.inner.Holder()
 	m.eager, m.credit = min(mostEager, ringBytes/4-lineBytes), uint64(max(ringBytes, min(mostCredit, allCredit/n)))
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
 	m.sent.m, m.tally = m, m.inner.Tally()

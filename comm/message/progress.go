@@ -22,8 +22,8 @@ func (m *Mailbox) progressFor(r *Request) {
 	}
 	reads := m.reads
 	if m.rings != nil {
-		m.rings.pollFor(r, m.reader)
-	} else if err := m.link.poll(m.reader); err != nil {
+		m.rings.pollFor(r)
+	} else if err := m.link.poll(); err != nil {
 		m.fail(err)
 		return
 	}
