@@ -228,7 +228,7 @@ func (r *rank) leave(ctx context.Context, stop *stop, err error) (status int) {
 		_ = r.leaveMPI(nil)
 		return 128 + int(stop.got.Load())
 	}
-	if told && apart {
+	if told && apart && !stop.late.Load() {
 		err = fmt.Errorf("%w; the job is to stop (%v), and ranks that look at ctx leave their loops at different steps: "+
 			"look at runtime.Stopping instead", err, context.Cause(ctx))
 	}

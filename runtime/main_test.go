@@ -131,6 +131,16 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.AllReduce(ctx, world, make([]float32, 2), comm.Sum)
 		},
+		// differ late has rank 1 fail by itself after ranks have disagreed, and rank 0 return its error once gorun ends it.
+		"differ late": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				_ = comm.Barrier(ctx, world)
+				return errors.New("disk full")
+			}
+			err := comm.AllReduce(ctx, world, make([]float32, 2), comm.Sum)
+			<-ctx.Done()
+			return err
+		},
 		// overlooked has all ranks go on after ranks have disagreed.
 		"overlooked": func(ctx context.Context, world *comm.Comm) error {
 			_ = comm.AllReduce(ctx, world, make([]float32, 1+world.Rank()), comm.Sum)

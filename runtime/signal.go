@@ -31,6 +31,7 @@ type stop struct {
 	cancel  context.CancelCauseFunc // of f's context
 	got     atomic.Int32            // the signal's number; 0 if none came
 	asked   chan struct{}           // closed when it came
+	late    atomic.Bool             // the job had failed before it came: it is the launcher's
 	leaving atomic.Bool             // this rank is on its way out: signals change nothing
 	heeded  atomic.Bool             // Stopping has told f, or f has returned
 }
@@ -87,8 +88,9 @@ func (s *stop) take(r *rank, signals chan os.Signal) {
 			number = syscall.SIGTERM
 		}
 		r.asked(number)
+		s.late.Store(r.jobFailed())
 		s.learn(number)
-		if r.jobFailed() {
+		if s.late.Load() {
 			time.Sleep(leaveTime)
 			os.Exit(128 + int(number))
 		}

@@ -186,6 +186,15 @@ func TestLeavingAlone(t *testing.T) {
 	}
 }
 
+// TestLeavingAFailedJob of ranks that gorun ends is not taken for the user's wish: they asked nothing of Stopping.
+func TestLeavingAFailedJob(t *testing.T) {
+	t.Parallel()
+	status, _, errs := interrupt(t, 0, nil, "gorun", "-np", "2", "--grace", "1h", "rankprogram", "differ late")
+	if status != 1 || !strings.Contains(errs, "rank 0: comm: AllReduce") || strings.Contains(errs, "runtime.Stopping") {
+		t.Errorf("status %d, standard error %q, want rank 0's error without advice on stopping", status, errs)
+	}
+}
+
 func TestSavingCanFail(t *testing.T) {
 	t.Parallel()
 	status, _, errs := interrupt(t, 1, []syscall.Signal{syscall.SIGTERM}, "rankprogram", "savefail")
