@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // A form is a way to write values that leaves out some fields of structs.
@@ -36,10 +37,8 @@ func (f *form) writesAll(t reflect.Type, seen map[reflect.Type]bool) error {
 		return nil
 	}
 	seen[t] = true
-	for _, i := range f.itself {
-		if t.Implements(i) || reflect.PointerTo(t).Implements(i) {
-			return nil
-		}
+	if f.leaves(t) {
+		return nil
 	}
 	switch t.Kind() {
 	case reflect.Map:
@@ -57,6 +56,11 @@ func (f *form) writesAll(t reflect.Type, seen map[reflect.Type]bool) error {
 		}
 	}
 	return nil
+}
+
+// leaves reports whether f leaves it to t how its values are written.
+func (f *form) leaves(t reflect.Type) bool {
+	return slices.ContainsFunc(f.itself, func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) })
 }
 
 // writes returns an error if f leaves out the field of t, or something in it.

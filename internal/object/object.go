@@ -17,6 +17,9 @@ func EncodeAt(at reflect.Value) ([]byte, error) {
 	if err := CheckGob(at.Type().Elem()); err != nil {
 		return nil, err
 	}
+	if err := checkPointers(at.Elem()); err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	to := gob.NewEncoder(&b)
 	v := at.Elem()

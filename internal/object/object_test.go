@@ -132,3 +132,58 @@ func TestCheckJSON(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+type optional struct {
+	Decay *float64
+	On    *bool
+	Names *[]string
+	Deep  **int
+	At    *time.Time
+	In    *mixed
+	Six   *[6]int
+}
+
+// TestPointers: what gob leaves out since it is zero would arrive as a nil pointer, which in a struct says that nothing is set.
+func TestPointers(t *testing.T) {
+	var zero, no = 0.0, false
+	var null *int
+	for _, v := range []any{optional{Decay: &zero}, &optional{On: &no}, []optional{{}, {Names: &[]string{}}},
+		map[string]optional{"a": {Deep: &null}}, struct{ V any }{optional{Decay: &zero}}, struct{ O *optional }{&optional{On: &no}}} {
+		at := reflect.New(reflect.TypeOf(v))
+		at.Elem().Set(reflect.ValueOf(v))
+		if _, err := EncodeAt(at); err == nil || !strings.Contains(err.Error(), "which points to a zero and would arrive as nil") {
+			t.Errorf("Encode(%#v): %v, want an error that names the field", v, err)
+		}
+	}
+	one, yes := 1.0, true
+	seven := 7
+	deep := &seven
+	again(t, optional{Decay: &one, On: &yes, Names: &[]string{""}, Deep: &deep, At: &time.Time{}, In: &mixed{}, Six: &[6]int{}})
+	again(t, []*float64{&zero, &one, &one}) // elements are written whatever they are
+	again(t, map[string]*bool{"a": &no})
+	again(t, &zero)
+}
+
+type node struct {
+	Value int
+	Next  *node
+	More  []*node
+	Any   any
+}
+
+// TestEndlessValues: gob would write them until the stack is full, which ends the process.
+func TestEndlessValues(t *testing.T) {
+	ring := &node{Value: 1, Next: &node{Value: 2}}
+	ring.Next.Next = ring
+	tree := &node{Value: 1}
+	tree.More = []*node{{Value: 2}, tree}
+	hidden := &node{Value: 1}
+	hidden.Any = hidden
+	for _, v := range []*node{ring, tree, hidden} {
+		if _, err := Encode(v); err == nil || !strings.Contains(err.Error(), "points to what it is part of") {
+			t.Errorf("Encode of an endless value: %v, want an error", err)
+		}
+	}
+	leaf := &node{Value: 3}
+	again(t, node{Value: 1, Next: leaf, More: []*node{leaf, {Value: 4}}}) // two pointers to one value are no ring
+}
