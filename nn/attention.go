@@ -144,6 +144,8 @@ func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tenso
 	if in.Memory != nil {
 		memory, before = in.Memory, 0
 	}
+	a.wantFeatures("x", x, a.Q)
+	a.wantFeatures("Memory", memory, a.K)
 	keys := memory.Dim(1) + before
 	if in.Memory != nil && in.Cache.Len() > 0 {
 		keys = in.Cache.Len()
@@ -166,6 +168,13 @@ func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tenso
 	y := a.over(q, k, v, in, before)
 	y = y.Transpose(1, 2).Reshape(x.Dim(0), x.Dim(1), a.Heads*a.HeadDim) // [B, T, H·D] S(2)
 	return a.Out.Forward(y)
+}
+
+// wantFeatures throws unless x is what l takes of a batch of sequences.
+func (a *Attention) wantFeatures(name string, x *dtensor.Tensor, l *Linear) {
+	if x.NDim() != 3 || x.Dim(2) != l.Weight.Dim(1) {
+		fault.Throw(fmt.Errorf("nn: Attention: %s is %v; give it the shape [batch, positions, %d features]", name, x, l.Weight.Dim(1)))
+	}
 }
 
 // wantScores refuses an input that does not broadcast to the scores of the queries of x and a number of keys.

@@ -129,10 +129,17 @@ func TestMasksAreRefused(t *testing.T) {
 			{"the Bias is float32 [3, 1, 3]", nn.AttentionInput{Bias: numbers(3, 1, 3)}},
 			{"the Mask is bool [1, 1, 1, 1, 3]", nn.AttentionInput{Mask: mask(1, 1, 1, 1, 3)}},
 			{"broadcasts to [2 2 3 5]", nn.AttentionInput{Mask: mask(4), Memory: numbers(2, 5, 4)}},
+			{"Memory is float32 [2, 5, 6] R", nn.AttentionInput{Memory: numbers(2, 5, 6)}},
 		} {
 			err := dtensor.Try(ctx, mesh, func() { a.ForwardWith(x, c.in) })
 			if err == nil || !strings.Contains(err.Error(), c.want) || cache.Len() != 3 {
 				return fmt.Errorf("got %v, want %q; the cache has %d positions", err, c.want, cache.Len())
+			}
+		}
+		for _, shape := range [][]int{{3, 4}, {2, 3, 5}, {1, 2, 3, 4}} {
+			err := dtensor.Try(ctx, mesh, func() { a.Forward(numbers(shape...)) })
+			if err == nil || !strings.Contains(err.Error(), "give it the shape [batch, positions, 4 features]") {
+				return fmt.Errorf("attention of x %v: %v", shape, err)
 			}
 		}
 		return dtensor.Try(ctx, mesh, func() { a.ForwardWith(x, nn.AttentionInput{Mask: mask(2, 1, 1, 6).LogicalNot(), Cache: &cache}) })
