@@ -35,7 +35,7 @@ func NewEMA(params []*dtensor.Tensor, decay float64) *EMA {
 
 // Update adds the present parameters to the average.
 func (e *EMA) Update() {
-	e.unmoved("EMA.Update")
+	e.ready("EMA.Update")
 	for i := range e.params {
 		e.update(i, e.decay)
 	}
@@ -73,7 +73,7 @@ func NewSWA(params []*dtensor.Tensor) *SWA {
 
 // Update adds the present parameters to the mean.
 func (s *SWA) Update() {
-	s.unmoved("SWA.Update")
+	s.ready("SWA.Update")
 	counts := tensor.Data[int64](s.counts)
 	for i, n := range counts {
 		s.update(i, float64(n)/float64(n+1))
@@ -90,17 +90,22 @@ func (s *SWA) State() iter.Seq2[string, *dtensor.Tensor] {
 type means struct {
 	params, tensors []*dtensor.Tensor
 	places          [][]layout.Placement // of the parameters, when the average was made
+	swapped         bool                 // Swap has exchanged them, and not back
 }
 
 // newMeans returns means that have the present values of params.
 func newMeans(call string, params []*dtensor.Tensor) means {
-	m := means{params: params, tensors: states(params), places: placesOf(params)}
+	m := means{params: params, places: placesOf(call, params)}
+	m.tensors = states(params)
 	first := make(map[*dtensor.Tensor]int, len(params))
 	for i, p := range params {
 		if k, again := first[p]; again {
 			fault.Throw(fmt.Errorf("optim: %s: parameter %d is parameter %d again, and Swap would exchange it twice; give each once", call, i, k))
 		}
 		first[p] = i
+		if !p.DType().Float() {
+			fault.Throw(fmt.Errorf("optim: %s: parameter %d is %v, which has no average; leave it out, or Cast it", call, i, p))
+		}
 		if p.Layout().IsPartial() {
 			fault.Throw(fmt.Errorf("optim: %s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", call, i, p))
 		}
@@ -115,6 +120,14 @@ func newMeans(call string, params []*dtensor.Tensor) means {
 
 // unmoved throws if a parameter lies otherwise than when the average was made.
 func (m *means) unmoved(call string) { unmoved(call, "average", m.params, m.places) }
+
+// ready throws if the parameters cannot be added to the average: they have moved, or are the average.
+func (m *means) ready(call string) {
+	m.unmoved(call)
+	if m.swapped {
+		fault.Throw(fmt.Errorf("optim: %s: the parameters are the average, after Swap; Swap again before training goes on", call))
+	}
+}
 
 // update makes the mean of parameter i keep·mean + (1-keep)·parameter.
 func (m *means) update(i int, keep float64) {
@@ -138,4 +151,5 @@ func (m *means) Swap() {
 		tensor.CastTo(mean, now)
 		now.Free()
 	}
+	m.swapped = !m.swapped
 }

@@ -211,7 +211,25 @@ func TestEMA(t *testing.T) {
 			if err := near("swapped", p, want, 0x1p-8); err != nil {
 				return err
 			}
+			for call, update := range map[string]func(){"EMA.Update": e.Update, "SWA.Update": func() {
+				s := optim.NewSWA([]*dtensor.Tensor{spread(m, dt, meshtest.Numbers(10, 1, 1), []int{5, 2}, rowWise)})
+				s.Swap()
+				s.Update()
+			}} {
+				if err := dtensor.Try(ctx, m, update); err == nil || !strings.Contains(err.Error(), call+": the parameters are the average") {
+					return fmt.Errorf("%s between Swaps: %v", call, err)
+				}
+			}
 			e.Swap()
+			ids := dtensor.Zeros(m, tensor.Int64, []int{2}, replicate)
+			for want, list := range map[string][]*dtensor.Tensor{
+				"NewEMA: parameter 0 is int64 [2] R on (a=3), which has no average": {ids},
+				"NewEMA: parameter 1 is nil; give a tensor":                         {p, nil},
+			} {
+				if err := dtensor.Try(ctx, m, func() { optim.NewEMA(list, 0.5) }); err == nil || !strings.Contains(err.Error(), want) {
+					return fmt.Errorf("an average of what has none: %v, want an error with %q", err, want)
+				}
+			}
 			twice := dtensor.Try(ctx, m, func() { optim.NewSWA([]*dtensor.Tensor{p, p}) })
 			if twice == nil || !strings.Contains(twice.Error(), "optim: NewSWA: parameter 1 is parameter 0 again") {
 				return fmt.Errorf("an average of one parameter twice: %v", twice)

@@ -28,7 +28,7 @@ type base struct {
 }
 
 func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
-	b := base{name: name, params: params, places: placesOf(params)}
+	b := base{name: name, params: params, places: placesOf("New"+name, params)}
 	b.counts, b.steps = newCounts(params)
 	seen := make(map[*dtensor.Tensor]int, len(params))
 	for i, p := range params {
@@ -155,8 +155,11 @@ func unmoved(call, maker string, params []*dtensor.Tensor, places [][]layout.Pla
 }
 
 // placesOf returns the placements of each parameter.
-func placesOf(params []*dtensor.Tensor) (places [][]layout.Placement) {
-	for _, p := range params {
+func placesOf(call string, params []*dtensor.Tensor) (places [][]layout.Placement) {
+	for i, p := range params {
+		if p == nil {
+			fault.Throw(fmt.Errorf("optim: %s: parameter %d is nil; give a tensor, made before", call, i))
+		}
 		places = append(places, p.Placements())
 	}
 	return places
