@@ -19,6 +19,7 @@ func (x *Tensor) Flip(dims ...int) *Tensor {
 		return x
 	}
 	m, out := x.spec.mesh, x.Detach()
+	x.dims("Flip", dims) // refuses a dimension that is named twice, which would be as it was
 	for _, d := range dims {
 		d = x.dim("Flip", d)
 		if out.stays(d) {

@@ -18,6 +18,9 @@ type Key = tensor.Key
 // index in the global tensor alone: mesh and placements do not change it. It
 // communicates nothing.
 func Normal(mesh *Mesh, key Key, mean, std float64, shape []int, placements ...layout.Placement) *Tensor {
+	if !(std >= 0) {
+		refuse("Normal", fmt.Sprintf("the standard deviation is %v", std), "give one that is not negative")
+	}
 	return random("Normal", mesh, tensor.Float32, shape, placements, func(t *tensor.Tensor, s *spec) {
 		part, shape, offset := s.indexed(t)
 		tensor.FillNormal(part, key, mean, std, shape, offset)
@@ -26,6 +29,9 @@ func Normal(mesh *Mesh, key Key, mean, std float64, shape []int, placements ...l
 
 // Uniform returns float32 numbers from [lo, hi); see Normal.
 func Uniform(mesh *Mesh, key Key, lo, hi float64, shape []int, placements ...layout.Placement) *Tensor {
+	if !(lo <= hi) {
+		refuse("Uniform", fmt.Sprintf("the numbers are to be from %v to %v", lo, hi), "give the lower bound first")
+	}
 	return random("Uniform", mesh, tensor.Float32, shape, placements, func(t *tensor.Tensor, s *spec) {
 		part, shape, offset := s.indexed(t)
 		tensor.FillUniform(part, key, lo, hi, shape, offset)

@@ -143,6 +143,18 @@ func TestRefusalsNameTheCall(t *testing.T) {
 				k := dtensor.Zeros(m, tensor.Float32, []int{1, 2, 2, 2}, layout.Replicate())
 				dtensor.ScaledDotProductAttention(dtensor.Zeros(m, tensor.Float32, []int{1, 6, 2, 2}, layout.Replicate()), k, k, true)
 			},
+			"dtensor: Normal: the standard deviation is -1; give one that is not negative": func() {
+				dtensor.Normal(m, dtensor.Key{}, 0, -1, []int{2}, layout.Replicate())
+			},
+			"dtensor: Normal: the standard deviation is NaN; ": func() {
+				dtensor.Normal(m, dtensor.Key{}, 0, math.NaN(), []int{2}, layout.Replicate())
+			},
+			"dtensor: Uniform: the numbers are to be from 1 to 0; give the lower bound first": func() {
+				dtensor.Uniform(m, dtensor.Key{}, 1, 0, []int{2}, layout.Replicate())
+			},
+			"dtensor: Flip: input [2, 3] R on (a=2): dim 1 is named twice in [1 -1]; name each once": func() {
+				dtensor.Zeros(m, tensor.Float32, []int{2, 3}, layout.Replicate()).Flip(1, -1)
+			},
 			"dtensor: Full: int64 cannot be NaN; ": func() {
 				dtensor.Full(m, tensor.Int64, math.NaN(), []int{1}, layout.Replicate())
 			},
