@@ -9,11 +9,14 @@ import (
 )
 
 // The functions below move Go values of any type, as package encoding/gob writes them: maps,
-// strings, structs. A field that gob would leave out, as one whose name begins with no capital
-// letter, is an error. They are for what is small and irregular. Numbers in
-// slices go faster by the other functions.
+// strings, structs. They are for what is small and irregular. Numbers in slices go faster by the
+// other functions.
 
 // BroadcastObject returns on every rank the v of rank root. v is not used on other ranks. It may be nil.
+//
+// It moves, as the other functions of objects do, what package encoding/gob writes. A field that gob
+// would leave out is an error: one whose name begins with no capital letter, or a pointer to a zero.
+// So is a pointer to what it is part of.
 func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, error) {
 	var data []byte
 	var failed error

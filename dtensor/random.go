@@ -14,9 +14,9 @@ import (
 type Key = tensor.Key
 
 // Normal returns float32 numbers of the normal distribution with the given
-// mean and standard deviation. Each element depends on the key and on its
-// index in the global tensor alone: mesh and placements do not change it. It
-// communicates nothing.
+// mean and standard deviation, which is not negative. Each element depends on
+// the key and on its index in the global tensor alone: mesh and placements do
+// not change it. It communicates nothing.
 func Normal(mesh *Mesh, key Key, mean, std float64, shape []int, placements ...layout.Placement) *Tensor {
 	if !(std >= 0) {
 		refuse("Normal", fmt.Sprintf("the standard deviation is %v", std), "give one that is not negative")

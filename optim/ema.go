@@ -141,7 +141,7 @@ func (m *means) update(i int, keep float64) {
 }
 
 // Swap exchanges the parameters and the average. Call it once to evaluate with the average
-// and again to train on. The average of a narrow type is rounded to the parameters, and
+// and again to train on; between the two Update is refused. The average of a narrow type is rounded to the parameters, and
 // so an optimizer without float32 weights goes on with other bits.
 func (m *means) Swap() {
 	m.unmoved("Swap")
