@@ -15,7 +15,8 @@ func agree(ctx context.Context, c *comm.Comm, err error) error {
 	if err != nil {
 		first[0] = int64(c.Rank())
 	}
-	if failed := comm.AllReduce(ctx, c, first, comm.Min); failed != nil {
+	buf := comm.Of(first)
+	if failed := c.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Min, Dst: buf, Src: buf, Cause: "package checkpoint"}); failed != nil {
 		return failed
 	}
 	if first[0] == int64(c.Size()) {

@@ -351,6 +351,23 @@ func TestSaveByTooFewRanks(t *testing.T) {
 	}, "checkpoint: Save: ", `"x": ranks of the communicator hold 8 of its 16 elements`, "all ranks of its mesh, [8, 2] S(0) on ")
 }
 
+// TestSaveByOneRank: who saves on rank 0 alone, as is usual elsewhere, reads on all ranks that the call is one of this package.
+func TestSaveByOneRank(t *testing.T) {
+	fs := newMemFS()
+	onRanks(t, 2, func(ctx context.Context, world *comm.Comm, _ *dtensor.Mesh) error {
+		var err error
+		if world.Rank() == 0 {
+			_, err = Open(ctx, world, "root", Options{fs: fs})
+		} else {
+			err = comm.Barrier(ctx, world)
+		}
+		if want := "rank 0 called AllReduce min int64[1] for package checkpoint at "; err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("got %v, want %q", err, want)
+		}
+		return nil
+	})
+}
+
 // What JSON refuses or loses is saved and loaded all the same.
 func TestValuesThatAreNotJSON(t *testing.T) {
 	type progress struct {
