@@ -95,3 +95,35 @@ func TestRanksOfOtherTermsDisagree(t *testing.T) {
 		}
 	}
 }
+
+// TestPipelineOfOtherPartsDisagrees has the ranks of a pipeline divide the batch in other numbers of parts.
+func TestPipelineOfOtherPartsDisagrees(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		var stages []Stage
+		var params []*Tensor
+		for i := range 2 {
+			m, err := NewMeshOf(world, []int{i}, Axis{Name: "dp", Size: 1})
+			if err != nil {
+				return err
+			}
+			w := Full(m, tensor.Float32, 1, []int{4, 4}, layout.Replicate())
+			params = append(params, w)
+			stages = append(stages, Stage{Mesh: m, Forward: func(_ int, x *Tensor) *Tensor {
+				if i == 0 {
+					return w
+				}
+				return x.Mul(w).Sum(nil, false)
+			}})
+		}
+		stages[1].Shape, stages[1].DType, stages[1].Placements = []int{4, 4}, tensor.Float32, []layout.Placement{layout.Replicate()}
+		p, err := NewPipeline(ctx, world, stages...)
+		if err != nil {
+			return err
+		}
+		_, _, err = p.ValueAndGrad(ctx, 2+world.Rank(), params...)
+		if err == nil || !strings.Contains(err.Error(), "ranks disagree") || !strings.Contains(err.Error(), "as many parts of the batch") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}

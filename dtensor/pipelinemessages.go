@@ -47,7 +47,7 @@ func (r *pipelining) receive(c *comm.Comm, to *stage, from int, local []int) *te
 	}
 	for box.left > 0 && len(box.list) < 2 {
 		data := tensor.New(r.eng.dev, to.DType, local...)
-		call := comm.Call{Kind: comm.RecvKind, Root: from, Dst: BufferOf(data), Cause: pipelineCauses[from]}
+		call := comm.Call{Kind: comm.RecvKind, Root: from, Dst: BufferOf(data), Cause: pipelineCauses[from], Facts: uint32(r.parts)}
 		box.list = append(box.list, arrival{c.Start(r.eng.ctx, call), data})
 		box.left--
 	}
@@ -79,7 +79,7 @@ func (r *pipelining) send(c *comm.Comm, of *stage, to int, data *tensor.Tensor, 
 			return false
 		}
 	})
-	call := comm.Call{Kind: comm.SendKind, Root: to, Src: BufferOf(data), Cause: pipelineCauses[1-to]}
+	call := comm.Call{Kind: comm.SendKind, Root: to, Src: BufferOf(data), Cause: pipelineCauses[1-to], Facts: uint32(r.parts)}
 	a := arrival{c.Start(r.eng.ctx, call), nil}
 	if last {
 		a.data = data

@@ -102,6 +102,8 @@ func Mismatch(a, b Party) error {
 func (e *MismatchError) Error() string {
 	remedy := "make the same calls in the same order on all ranks"
 	switch {
+	case isMessage(e.A.Call) && isMessage(e.B.Call) && e.A.Facts != e.B.Facts:
+		remedy = "what they are of differs: give tensors of the same shape, and as many parts of the batch, on both ranks"
 	case isMessage(e.A.Call) && isMessage(e.B.Call):
 		remedy = "give Send and Recv as many elements of one type"
 	case e.A.Site != e.B.Site || withoutCount(e.A.Call) != withoutCount(e.B.Call):
@@ -120,7 +122,7 @@ func (e *MismatchError) Error() string {
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
 // isMessage reports whether a call is a Send or a Recv. A Send and its Recv can differ in
-// count and type alone.
+// count, type and Facts alone.
 func isMessage(call string) bool {
 	return strings.HasPrefix(call, SendKind.String()+" ") || strings.HasPrefix(call, RecvKind.String()+" ")
 }

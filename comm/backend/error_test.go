@@ -29,6 +29,8 @@ func TestErrorsNameRanksAndCalls(t *testing.T) {
 		{"AllGatherV float32[counts #3e57]", "AllGatherV float32[counts #30bf]", "a.go:1",
 			"give the same list, or tensors of the same shape, on all ranks", 0},
 		{"Recv float64[3]", "Send float64[2]", "", "; give Send and Recv as many elements of one type", 0},
+		{"Recv float64[3]", "Send float64[3]", "", "; what they are of differs: give tensors of the same shape, and as many parts of the " +
+			"batch, on both ranks", 1},
 		{"Send float64[3]", "Barrier", "", "; make the same calls in the same order on all ranks", 0},
 		{"Barrier", "Barrier", "a.go:1", "; make the same calls in the same order on all ranks", 0},
 		{"AllReduce sum float32[1] for Sum", "AllReduce sum float32[1] for Sum", "a.go:1",
