@@ -31,10 +31,8 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, err
 	case failed != nil:
 	case c.Rank() == root:
 		return v, nil
-	case len(data) == 0:
-		failed = fmt.Errorf("rank %d could not encode its value; see its error", root)
 	default:
-		v, failed = object.Decode[T](data)
+		v, failed = decode[T](c, data, root)
 	}
 	if failed != nil {
 		return v, objectError(c, "BroadcastObject", failed)
@@ -57,12 +55,8 @@ func ScatterObjects[T any](ctx context.Context, c *Comm, vs []T, root int) (v T,
 	if err != nil {
 		return v, err
 	}
-	switch {
-	case failed != nil:
-	case len(data) == 0:
-		failed = fmt.Errorf("rank %d could not encode its values; see its error", root)
-	default:
-		v, failed = object.Decode[T](data)
+	if failed == nil {
+		v, failed = decode[T](c, data, root)
 	}
 	if failed != nil {
 		return v, objectError(c, "ScatterObjects", failed)
@@ -104,7 +98,7 @@ func gatherObjects[T any](c *Comm, op string, v T, gather func(data []byte) ([][
 }
 
 // decoded returns the values that ranks have sent. err is that of sending them, failed that of encoding what this rank sends:
-// no bytes are sent then, and the other ranks fail to decode them.
+// no bytes are sent then.
 func decoded[T any](c *Comm, op string, parts [][]byte, failed, err error) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -114,13 +108,24 @@ func decoded[T any](c *Comm, op string, parts [][]byte, failed, err error) ([]T,
 	}
 	var all []T
 	for r, part := range parts {
-		value, err := object.Decode[T](part)
+		value, err := decode[T](c, part, r)
 		if err != nil {
-			return nil, objectError(c, fmt.Sprintf("%s: the value of rank %d", op, r), err)
+			return nil, objectError(c, op, err)
 		}
 		all = append(all, value)
 	}
 	return all, nil
+}
+
+// decode returns the value that rank from of c has sent, or an error that names the rank.
+func decode[T any](c *Comm, data []byte, from int) (v T, err error) {
+	if len(data) == 0 {
+		return v, fmt.Errorf("rank %d could not encode its value, as its error says", c.world[from])
+	}
+	if v, err = object.Decode[T](data); err != nil {
+		err = fmt.Errorf("the value of rank %d: %w", c.world[from], err)
+	}
+	return v, err
 }
 
 // objectError is the error of a value that encoding/gob does not take. The communicator can

@@ -119,3 +119,32 @@ func blanks(ctx context.Context, w *comm.Comm, root int) error {
 	}
 	return nil
 }
+
+// TestOneRankCannotEncode: the others' errors say which rank it is, and the communicator can be used again.
+func TestOneRankCannotEncode(t *testing.T) {
+	commtest.Run(t, 3, func(ctx context.Context, w *comm.Comm) error {
+		v := any(1)
+		if w.Rank() == 1 {
+			v = make(chan int)
+		}
+		values := []any{v, v, v}
+		for _, test := range []struct {
+			name string
+			call func() error
+		}{
+			{"AllGatherObjects", func() error { _, err := comm.AllGatherObjects(ctx, w, v); return err }},
+			{"AllToAllObjects", func() error { _, err := comm.AllToAllObjects(ctx, w, values); return err }},
+			{"BroadcastObject", func() error { _, err := comm.BroadcastObject(ctx, w, v, 1); return err }},
+			{"ScatterObjects", func() error { _, err := comm.ScatterObjects(ctx, w, values, 1); return err }},
+		} {
+			if err := comm.Barrier(ctx, w); err != nil {
+				return err
+			}
+			want := fmt.Sprintf("comm: %s (rank %d): rank 1 could not encode its value", test.name, w.Rank())
+			if err := test.call(); err == nil || w.Rank() != 1 && !strings.HasPrefix(err.Error(), want) {
+				return fmt.Errorf("got %v, want %s", err, want)
+			}
+		}
+		return nil
+	})
+}
