@@ -246,7 +246,8 @@ func (a *Attention) attend(q, k, v *dtensor.Tensor, in AttentionInput, before in
 			fault.Throw(fmt.Errorf("nn: Attention over positions that axis %q divides has no mask, bias, cache, memory or dropout; "+
 				"gather the positions, or leave these out", a.context))
 		}
-		return dtensor.RingAttention(q, k, v, causal, a.context)
+		places := q.Placements() // of one position, keys and values are whole once shared has reshaped them
+		return dtensor.RingAttention(q, k.Redistribute(places...), v.Redistribute(places...), causal, a.context)
 	}
 	if in.Mask == nil && in.Bias == nil && (!causal || before == 0) && !a.Dropout.drops(q) {
 		return dtensor.ScaledDotProductAttention(q, k, v, causal)

@@ -3,6 +3,7 @@ package nn_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -146,6 +147,41 @@ func TestContextRefusal(t *testing.T) {
 		err := dtensor.Try(ctx, mesh, func() { a.ForwardWith(x, nn.AttentionInput{Memory: x}) })
 		if divided := mesh.Axes()[0].Size > 1; divided != (err != nil && strings.Contains(err.Error(), "has no mask")) {
 			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
+
+// A sequence of one position is divided too, with fewer heads of keys than of queries.
+func TestContextOfOnePosition(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		var want []float32
+		for _, axis := range []string{"", "dp"} {
+			a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: 8, Heads: 4, KVHeads: 2, ContextAxis: axis})
+			x := dtensor.Normal(mesh, dtensor.Key{Seed: 2}, 0, 1, []int{2, 1, 8}, mesh.Every(layout.Replicate())...)
+			if axis != "" {
+				x = x.Redistribute(layout.Shard(1), layout.Replicate())
+			}
+			var got []float32
+			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				y := a.Forward(x)
+				got = tensor.ToSlice[float32](y.Full())
+				return y.Square().Mean(nil, false)
+			}, nn.Tensors(a.Params())...)
+			if err != nil {
+				return err
+			}
+			for _, g := range grads {
+				got = append(got, tensor.ToSlice[float32](g.Dense().Full())...)
+			}
+			if want == nil {
+				want = got
+			}
+			for i := range want {
+				if math.Abs(float64(got[i]-want[i])) > 1e-6 {
+					return fmt.Errorf("element %d of the result and the gradients is %v, want %v", i, got[i], want[i])
+				}
+			}
 		}
 		return nil
 	})
