@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/bits"
 	"slices"
 
@@ -48,11 +49,12 @@ func (m *Means) Add(name string, value, weight float64) {
 func (m *Means) Reduce(ctx context.Context, world *comm.Comm) (_ []Value, err error) {
 	defer fault.Locate(&err)
 	// The sums of a hash of the names and of its square: that of the squares is the least if all are the same.
-	hash := fnv.New32a()
-	fmt.Fprintf(hash, "%q", m.names)
+	names, hash := fmt.Sprintf("%q", m.names), fnv.New32a()
+	_, _ = io.WriteString(hash, names) // it never fails
 	h := uint64(hash.Sum32() % hashes)
 	sums := slices.Concat(m.sums, []float64{float64(h), float64(h * h)})
-	if err := comm.AllReduce(ctx, world, sums, comm.Sum); err != nil {
+	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(sums), Src: comm.Of(sums), Cause: "Means of " + names}
+	if err := world.Do(ctx, call); err != nil { // of other numbers of names, too, which the causes show
 		return nil, err
 	}
 	n := len(m.sums)

@@ -64,6 +64,22 @@ func TestMeansOfOtherNames(t *testing.T) {
 	}
 }
 
+// A rank that has added fewer names is an error that names those of both ranks.
+func TestMeansOfFewerNames(t *testing.T) {
+	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+		var m Means
+		m.Add("loss", 1, 1)
+		if world.Rank() == 1 {
+			m.Add("clicks", 1, 1)
+		}
+		_, err := m.Reduce(ctx, world)
+		if !errors.Is(err, comm.ErrMismatch) || !strings.Contains(err.Error(), `Means of ["loss" "clicks"]`) {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
+
 func TestAccuracyAndPerplexity(t *testing.T) {
 	if correct, counted := Accuracy([]int64{1, 2, 3, 4}, []int64{1, 0, -100, 4}, -100); correct != 2 || counted != 3 {
 		t.Errorf("%d of %d", correct, counted)
