@@ -246,8 +246,13 @@ func (a *Attention) attend(q, k, v *dtensor.Tensor, in AttentionInput, before in
 			fault.Throw(fmt.Errorf("nn: Attention over positions that axis %q divides has no mask, bias, cache, memory or dropout; "+
 				"gather the positions, or leave these out", a.context))
 		}
-		places := q.Placements() // of one position, keys and values are whole once shared has reshaped them
-		return dtensor.RingAttention(q, k.Redistribute(places...), v.Redistribute(places...), causal, a.context)
+		places := q.Placements()
+		for j, p := range places {
+			if j != i && !p.IsReplicate() && !p.Shards(0) && !p.Shards(1) { // another axis divides samples or heads
+				places[j] = layout.Shard(1)
+			}
+		}
+		return dtensor.RingAttention(q.Redistribute(places...), k.Redistribute(places...), v.Redistribute(places...), causal, a.context)
 	}
 	if in.Mask == nil && in.Bias == nil && (!causal || before == 0) && !a.Dropout.drops(q) {
 		return dtensor.ScaledDotProductAttention(q, k, v, causal)

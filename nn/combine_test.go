@@ -152,34 +152,36 @@ func TestContextRefusal(t *testing.T) {
 	})
 }
 
-// A sequence of one position is divided too, with fewer heads of keys than of queries.
-func TestContextOfOnePosition(t *testing.T) {
+// Positions may be few, so that reshapes gather them, and divided over another axis too, with fewer heads of keys than of queries.
+func TestContextOfAnyLayout(t *testing.T) {
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
-		var want []float32
-		for _, axis := range []string{"", "dp"} {
-			a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: 8, Heads: 4, KVHeads: 2, ContextAxis: axis})
-			x := dtensor.Normal(mesh, dtensor.Key{Seed: 2}, 0, 1, []int{2, 1, 8}, mesh.Every(layout.Replicate())...)
-			if axis != "" {
-				x = x.Redistribute(layout.Shard(1), layout.Replicate())
-			}
-			var got []float32
-			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-				y := a.Forward(x)
-				got = tensor.ToSlice[float32](y.Full())
-				return y.Square().Mean(nil, false)
-			}, nn.Tensors(a.Params())...)
-			if err != nil {
-				return err
-			}
-			for _, g := range grads {
-				got = append(got, tensor.ToSlice[float32](g.Dense().Full())...)
-			}
-			if want == nil {
-				want = got
-			}
-			for i := range want {
-				if math.Abs(float64(got[i]-want[i])) > 1e-6 {
-					return fmt.Errorf("element %d of the result and the gradients is %v, want %v", i, got[i], want[i])
+		for _, positions := range []int{1, 4} {
+			var want []float32
+			for _, axis := range []string{"", "dp"} {
+				a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: 8, Heads: 4, KVHeads: 2, ContextAxis: axis})
+				x := dtensor.Normal(mesh, dtensor.Key{Seed: 2}, 0, 1, []int{2, positions, 8}, mesh.Every(layout.Replicate())...)
+				if axis != "" {
+					x = x.Redistribute(layout.Shard(1), layout.Shard(1))
+				}
+				var got []float32
+				_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+					y := a.Forward(x)
+					got = tensor.ToSlice[float32](y.Full())
+					return y.Square().Mean(nil, false)
+				}, nn.Tensors(a.Params())...)
+				if err != nil {
+					return err
+				}
+				for _, g := range grads {
+					got = append(got, tensor.ToSlice[float32](g.Dense().Full())...)
+				}
+				if want == nil {
+					want = got
+				}
+				for i := range want {
+					if math.Abs(float64(got[i]-want[i])) > 1e-6 {
+						return fmt.Errorf("%d positions: element %d of the result and the gradients is %v, want %v", positions, i, got[i], want[i])
+					}
 				}
 			}
 		}
