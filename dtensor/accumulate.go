@@ -197,7 +197,7 @@ func (t *tape) leave(params []*Tensor) {
 // addParts adds up the nodes of all gradients that have arrived apart, those along the same axes
 // at once, and rounds them.
 func addParts(params []*Tensor) {
-	var b bucket
+	b := bucket{order: orderOf(params)}
 	for _, p := range params {
 		for k, g := range p.node.parts {
 			if g.spec.nodes() != 0 {

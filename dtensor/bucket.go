@@ -16,6 +16,7 @@ import (
 // and each pack is one all-reduce; so are those that are summed and scattered,
 // and each pack of them is one reduce-scatter.
 type bucket struct {
+	order uint32 // of the parameters, see orderOf
 	packs []pack
 	taken map[unsafe.Pointer]bool // memory of gradients that were returned
 }
@@ -23,7 +24,8 @@ type bucket struct {
 // A pack is gradients that are summed over the same axes.
 type pack struct {
 	packKey
-	list []pending
+	order uint32 // of the bucket
+	list  []pending
 }
 
 type packKey struct {
@@ -39,6 +41,20 @@ type pending struct {
 	g    *Tensor
 	want *spec
 	step *step // the reduce-scatter of this gradient alone
+}
+
+// orderOf returns a hash of the parameters' numbers, in the order in which operators first used them. It differs between ranks that
+// have the parameters in other orders, as from a loop over a map, though their shapes are the same.
+func orderOf(params []*Tensor) (h uint32) {
+	numbers := make([]int, len(params))
+	for i := range numbers {
+		numbers[i] = i
+	}
+	slices.SortStableFunc(numbers, func(a, b int) int { return params[a].node.used - params[b].node.used })
+	for _, i := range numbers {
+		h = h*31 + uint32(i)
+	}
+	return h
 }
 
 // add sets *dst to g in the layout want, now or in reduce.
@@ -69,7 +85,7 @@ func (b *bucket) pack(dst **Tensor, g *Tensor, want *spec) *pack {
 	at := slices.IndexFunc(b.packs, func(p pack) bool { return p.packKey == key })
 	if at < 0 {
 		at = len(b.packs)
-		b.packs = append(b.packs, pack{packKey: key})
+		b.packs = append(b.packs, pack{packKey: key, order: b.order})
 	}
 	p := &b.packs[at]
 	p.list = append(p.list, item)
@@ -154,8 +170,9 @@ func (p *pack) bytes() (n int) {
 	return n
 }
 
-// facts returns a hash of the gradients of a pack and their layouts.
-func (p *pack) facts() (h uint32) {
+// facts returns a hash of the gradients of a pack, their layouts and the order of the parameters.
+func (p *pack) facts() uint32 {
+	h := p.order
 	for _, e := range p.list {
 		h = h*31 ^ e.g.Facts()*31 ^ e.want.facts()
 	}

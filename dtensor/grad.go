@@ -168,7 +168,7 @@ func (t *tape) collect(params []*Tensor, grads []Grad) {
 		start := time.Now()
 		defer func() { eng.observer.Span(observe.Gradient, bucketCause, nil, start) }()
 	}
-	var bucket bucket
+	bucket := bucket{order: orderOf(params)}
 	for i, p := range params {
 		n := p.node
 		want := p.spec.gradient()

@@ -44,7 +44,7 @@ type early struct {
 
 // newEarly prepares a backward pass, all of whose operators are recorded.
 func newEarly(params []*Tensor, grads []Grad, bytes int) *early {
-	e := &early{params: params, grads: grads, bytes: bytes}
+	e := &early{params: params, grads: grads, bytes: bytes, bucket: bucket{order: orderOf(params)}}
 	for i, p := range params {
 		if p.node.used > 0 {
 			e.order = append(e.order, i)

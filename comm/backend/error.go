@@ -113,7 +113,7 @@ func (e *MismatchError) Error() string {
 	case e.A.Call != e.B.Call:
 		remedy = "give as many elements on all ranks"
 	case e.A.Facts != e.B.Facts:
-		remedy = "what they are of differs: give tensors of the same shape and placements on all ranks"
+		remedy = "what they are of differs: give tensors of the same shape and placements on all ranks, and parameters in one order"
 	}
 	return fmt.Sprintf("%v: %v, %v; %s", ErrMismatch, e.A, e.B, remedy)
 }

@@ -34,7 +34,7 @@ func TestErrorsNameRanksAndCalls(t *testing.T) {
 		{"Send float64[3]", "Barrier", "", "; make the same calls in the same order on all ranks", 0},
 		{"Barrier", "Barrier", "a.go:1", "; make the same calls in the same order on all ranks", 0},
 		{"AllReduce sum float32[1] for Sum", "AllReduce sum float32[1] for Sum", "a.go:1",
-			"; what they are of differs: give tensors of the same shape and placements on all ranks", 1},
+			"; what they are of differs: give tensors of the same shape and placements on all ranks, and parameters in one order", 1},
 		{"AllReduce sum float32[1]", "AllReduce sum float32[2]", "a.go:1", "; give as many elements on all ranks", 1},
 	} {
 		err := Mismatch(Party{Rank: 0, Call: test.a, Site: "a.go:1"}, Party{Rank: 1, Call: test.b, Site: test.siteB, Facts: test.factsB})
