@@ -131,7 +131,7 @@ func shareIndex(ctx context.Context, c *comm.Comm, fs fileSystem, path string) (
 			kind[0] = 1
 		}
 	}
-	if err = agree(ctx, c, err); err != nil {
+	if err = agreeOn(ctx, c, onPath(path), err); err != nil {
 		return "", false, nil, err
 	}
 	if err = comm.Broadcast(ctx, c, kind, 0); err != nil {

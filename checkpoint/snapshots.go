@@ -228,7 +228,7 @@ func (s *Snapshots) Save(ctx context.Context, step int) (err error) {
 			return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
 		}
 	}
-	if err := agree(ctx, s.c, s.save(ctx, step)); err != nil {
+	if err := agreeOn(ctx, s.c, onStep(step), s.save(ctx, step)); err != nil {
 		return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
 	}
 	s.last.Sequence++

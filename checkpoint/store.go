@@ -101,7 +101,7 @@ func Open(ctx context.Context, world *comm.Comm, root string, o Options) (_ *Sto
 			}
 		}
 	}
-	if err := agree(ctx, world, err); err != nil {
+	if err := agreeOn(ctx, world, onPath(root), err); err != nil {
 		return nil, fmt.Errorf("checkpoint: Open: %w", err)
 	}
 	if s.c, err = world.Split(ctx, 0, world.Rank()); err != nil {
