@@ -29,6 +29,7 @@ type Comm struct {
 	seq     uint64   // calls made
 	splits  int      // communicators made from this one
 	err     error    // the first error; sticky
+	apart   error    // why this rank may make no collective now; nil: it may
 
 	wrap    *func(Backend, []int) Backend // the function that made wrapped; nil: none has
 	wrapped Backend
@@ -161,6 +162,9 @@ func noComm(call *Call) error {
 func (c *Comm) run(ctx context.Context, call *Call) error {
 	c.seq++
 	special, err := call.Problem(c.rank, c.size)
+	if c.apart != nil && err == nil && call.Kind.Shape().Pattern != backend.PatternMessage {
+		err = c.apart
+	}
 	if err == nil && special != 0 {
 		err = c.adapt(call, special)
 	}

@@ -54,6 +54,14 @@ func (i Internals) Checks() bool {
 // now and then: on one processor the calls move only then.
 func (i Internals) Started() *atomic.Int64 { return &i.c.shared.started }
 
+// Apart has collectives of this rank on the communicator refused, which aborts it, because ranks do other
+// things at a time: reason says which. nil: they are made again.
+func (i Internals) Apart(reason error) {
+	i.c.account.mu.Lock()
+	defer i.c.account.mu.Unlock()
+	i.c.apart = reason
+}
+
 // World returns the world numbers of the communicator's ranks. It must not be modified.
 func (i Internals) World() []int { return i.c.world }
 

@@ -2,6 +2,7 @@ package window
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -63,7 +64,8 @@ func (m *Mutex) Close(ctx context.Context) error { return m.w.Close(ctx) }
 // Queue deals out the numbers 0 to n-1: each goes to the one rank that asks first. All ranks
 // of c range over it, with the same n. At the end of its loop a rank waits until the other ranks' loops have
 // ended. A rank that leaves its loop early ends the queue for all: no more numbers are dealt out.
-// An error comes with the number -1, and ends the loop.
+// An error comes with the number -1, and ends the loop. The body of the loop runs at other times on each rank, and another
+// number of times, so it makes no collectives: one on c ends with an error.
 func Queue(ctx context.Context, c *comm.Comm, n int) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		ends := []int{n, -n}
@@ -81,6 +83,7 @@ func Queue(ctx context.Context, c *comm.Comm, n int) iter.Seq2[int, error] {
 			yield(-1, err)
 			return
 		}
+		in := c.Internals()
 		for {
 			i, err := next.Next()
 			if err != nil {
@@ -90,15 +93,25 @@ func Queue(ctx context.Context, c *comm.Comm, n int) iter.Seq2[int, error] {
 			if i >= int64(n) {
 				break
 			}
-			if !yield(int(i), nil) {
+			in.Apart(errApart)
+			more := yield(int(i), nil)
+			in.Apart(nil)
+			if !more {
 				if _, err := next.Add(int64(n)); err == nil {
-					_ = next.Close(ctx) // an error reaches the communicator's next call too
+					_ = next.w.close(ctx, queueEnd) // an error reaches the communicator's next call too
 				}
 				return
 			}
 		}
-		if err := next.Close(ctx); err != nil {
+		if err := next.w.close(ctx, queueEnd); err != nil {
 			yield(-1, err)
 		}
 	}
 }
+
+// queueEnd is the cause of the call in which ranks wait for the end of a Queue. It is told to those whose other ranks wait in the
+// body, in a collective of another communicator.
+const queueEnd = "the end of window.Queue, whose body may make no collectives"
+
+var errApart = errors.New("the body of window.Queue runs at other times on each rank, so it may make no collective; " +
+	"keep its results, and make the call after the loop")

@@ -162,16 +162,19 @@ func (w *Window[T]) Fence(ctx context.Context) error {
 	if err := w.finish("Fence"); err != nil {
 		return err
 	}
-	return w.barrier(ctx, "Fence")
+	return w.barrier(ctx, "window.Fence")
 }
 
 // Close frees the memory when all ranks have called it. The slices that Local and Shared have
 // returned must not be used any more.
-func (w *Window[T]) Close(ctx context.Context) error {
+func (w *Window[T]) Close(ctx context.Context) error { return w.close(ctx, "window.Close") }
+
+// close is Close, for a cause that errors and statistics have.
+func (w *base) close(ctx context.Context, cause string) error {
 	if err := w.finish("Close"); err != nil {
 		return err
 	}
-	if err := w.barrier(ctx, "Close"); err != nil {
+	if err := w.barrier(ctx, cause); err != nil {
 		return err
 	}
 	w.closed.Store(true)
@@ -192,7 +195,7 @@ func (w *base) finish(name string) error {
 }
 
 func (w *base) barrier(ctx context.Context, cause string) error {
-	return w.comm.Do(ctx, comm.Call{Kind: comm.BarrierKind, Cause: "window." + cause})
+	return w.comm.Do(ctx, comm.Call{Kind: comm.BarrierKind, Cause: cause})
 }
 
 var errClosed = errors.New("the window is closed; make the call before Close, or make another window")

@@ -99,3 +99,29 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A collective in the body of a Queue is refused, also where the bodies of all ranks would meet in it.
+func TestCollectiveInQueue(t *testing.T) {
+	for _, ranks := range []int{1, 2} {
+		errs := make([]error, ranks)
+		commtest.Run(t, ranks, func(ctx context.Context, world *comm.Comm) error {
+			for i, err := range window.Queue(ctx, world, 1) {
+				if err == nil {
+					err = comm.AllReduce(ctx, world, []int{i}, comm.Sum)
+				}
+				errs[world.Rank()] = err
+				break
+			}
+			if errs[world.Rank()] == nil { // this rank got no number
+				errs[world.Rank()] = comm.Barrier(ctx, world)
+			}
+			return nil
+		})
+		for rank, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "AllReduce sum int64[1]") ||
+				!strings.Contains(err.Error(), "the body of window.Queue runs at other times on each rank") {
+				t.Errorf("rank %d of %d: %v", rank, ranks, err)
+			}
+		}
+	}
+}
