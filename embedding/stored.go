@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"runtime"
 	"slices"
 	"unsafe"
@@ -83,20 +84,27 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 
 // slotsOf returns how many slots each rank has, by its place in the mesh.
 func slotsOf(s *stored, mesh *dtensor.Mesh, c Config) []int {
-	rowBytes, l := c.Dim*c.DType.Size(), s.weight.Layout()
-	sizes := make([]int, mesh.Size())
+	size, l := c.DType.Size(), s.weight.Layout()
+	sizes, least := make([]int, mesh.Size()), 0
 	for i := range sizes {
-		_, n := l.Span(l.Axes().Coord(i), 0)
+		coord := l.Axes().Coord(i)
+		_, n := l.Span(coord, 0)
 		if n == 0 {
 			continue
 		}
-		slots := int(float64(c.Cache/rowBytes) * (float64(n) / float64(c.Rows)))
-		slots = min(slots, 2*n+rowstore.Ways) / rowstore.Ways * rowstore.Ways
-		if slots < rowstore.Ways || slots > math.MaxInt32 || n > rowstore.MaxRows {
-			refuse("NewTable", "%s: Cache is %d bytes, which is %d of the %d rows of a rank; give room for %d to 2³¹, and no rank more than "+
-				"2³¹ rows", s.name, c.Cache, slots, n, rowstore.Ways)
+		_, columns := l.Span(coord, 1)
+		least += rowstore.Ways * columns * size
+		hi, lo := bits.Mul64(uint64(max(0, c.Cache)/(c.Dim*size)), uint64(n))
+		slots, _ := bits.Div64(hi, lo, uint64(c.Rows)) // no float64, which may round a whole number down
+		sizes[i] = max(1, min(int(slots), 2*n+rowstore.Ways)/rowstore.Ways) * rowstore.Ways
+		if sizes[i] > math.MaxInt32 || n > rowstore.MaxRows {
+			refuse("NewTable", "%s: a rank has %d rows, and room for %d in its part of the Cache; give it 2³¹ at most of each, by more ranks",
+				s.name, n, sizes[i])
 		}
-		sizes[i] = slots
+	}
+	if c.Cache < least {
+		refuse("NewTable", "%s: Cache is %d bytes; give %d or more, room for %d rows on each rank that has rows", s.name, c.Cache, least,
+			rowstore.Ways)
 	}
 	return sizes
 }

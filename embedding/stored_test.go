@@ -287,6 +287,21 @@ func TestStoredMoreRowsThanCache(t *testing.T) {
 	}
 }
 
+// The least Cache is one of 16 rows a rank, also where ranks have unlike numbers of rows.
+func TestStoredLeastCache(t *testing.T) {
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		c := storedConfig(t.TempDir())
+		c.Rows, c.Cache = 100, 3*16*storedDim*4 // of 34, 33 and 33 rows
+		return dtensor.Try(ctx, m, func() {
+			table := embedding.NewTable(m, c)
+			if got := table.Resident().LocalShape()[0]; got != 16 {
+				dtensor.Throw(fmt.Errorf("a rank has room for %d rows, want 16", got))
+			}
+			table.Lookup(dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 50, 99}, 3), layout.Shard(0)))
+		})
+	})
+}
+
 func TestStoredRefusals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -294,8 +309,9 @@ func TestStoredRefusals(t *testing.T) {
 	}
 	for says, change := range map[string]func(c *embedding.Config){
 		`name axis "a" too: use RowWise or ColumnWise`: func(c *embedding.Config) { c.Layout = embedding.Replicated() },
-		"Cache is 100 bytes, which is":                 func(c *embedding.Config) { c.Cache = 100 },
-		"Cache is 0 bytes, which is":                   func(c *embedding.Config) { c.Cache = 0 },
+		"Cache is 511 bytes; give 512 or more":         func(c *embedding.Config) { c.Cache = 511 },
+		"Cache is 0 bytes; give 256 or more":           func(c *embedding.Config) { c.Cache, c.Layout = 0, embedding.ColumnWise("a") },
+		"Cache is -1 bytes; give 512 or more":          func(c *embedding.Config) { c.Cache = -1 },
 		"has 0 rows of 4 features; with a Store":       func(c *embedding.Config) { c.Rows = 0 },
 		"and there is no Store; give a folder":         func(c *embedding.Config) { c.Store = "" },
 		`rank 0: table "users" in ` + file + ": mkdir": func(c *embedding.Config) { c.Store = file },

@@ -36,8 +36,8 @@ type Config struct {
 	// be larger than memory; "": they are in memory. See the section on it in the package's text.
 	Store string
 	// Cache is how many bytes of rows are in memory if there is a Store, on all ranks together,
-	// divided among them as the rows are. What an optimizer remembers of these rows comes on
-	// top, ten bytes a row of the Cache, and four a row of the table.
+	// divided among them as the rows are, with room for 16 rows at least on each rank that has some. What an optimizer
+	// remembers of these rows comes on top, ten bytes a row of the Cache, and four a row of the table.
 	Cache int
 
 	files    rowstore.Files // nil: the operating system's
