@@ -8,9 +8,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
@@ -328,6 +330,72 @@ func TestValueOfAMap(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A value is loaded as it was saved: what JSON leaves out because it was zero is zero, what the type leaves out on purpose
+// stays, and what is pointed to is changed in place.
+func TestValueWithFieldsThatJSONOmits(t *testing.T) {
+	type inner struct {
+		Step int `json:"step,omitempty"`
+	}
+	type embedded struct {
+		Phase string `json:",omitempty"`
+	}
+	type progress struct {
+		embedded
+		Best  float64        `json:"best,omitempty"`
+		Since time.Time      `json:"since,omitzero"`
+		Last  *inner         `json:"last,omitempty"`
+		Of    *inner         `json:"of"`
+		Each  []inner        `json:"each"`
+		Pair  [2]inner       `json:"pair"`
+		Names map[string]int `json:"names,omitempty"`
+		Any   any            `json:"any"`
+		Log   func()         `json:"-"`
+	}
+	fs := newMemFS()
+	onRanks(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		store, err := Open(ctx, world, "root", Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		now := progress{Of: &inner{}, Each: []inner{{}, {3}}, Any: &inner{}, Names: map[string]int{}}
+		want, of, held, names := now, now.Of, now.Any, now.Names
+		var state State
+		state.AddValue("progress", &now)
+		if err := errors.Join(store.Save(ctx, 1, &state), store.Wait()); err != nil {
+			return err
+		}
+		now.Phase, now.Best, now.Since, now.Last, now.Pair, now.Log = "end", 3, time.Now(), &inner{1}, [2]inner{{1}, {2}}, func() {}
+		now.Each, names["b"], of.Step, held.(*inner).Step = []inner{{8}, {9}}, 1, 7, 7
+		if _, _, err := store.Resume(ctx, &state); err != nil {
+			return err
+		}
+		if now.Log == nil || now.Of != of || now.Any != held {
+			return errors.New("what JSON leaves out on purpose, or what is pointed to, was replaced")
+		}
+		if now.Log = nil; !reflect.DeepEqual(now, want) {
+			return fmt.Errorf("loaded %+v, want %+v", now, want)
+		}
+		return nil
+	})
+}
+
+// What interfaces in a value hold is saved whole, or refused.
+func TestValueWithInterfaces(t *testing.T) {
+	type hidden struct{ A, b int }
+	fs := newMemFS()
+	for what, its := range map[string]any{"a list": []any{1, hidden{1, 2}}, "a map": map[string]any{"x": []any{&hidden{}}}, "itself": hidden{}} {
+		sameError(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+			store, err := Open(ctx, world, "root", Options{fs: fs})
+			if err != nil {
+				return err
+			}
+			var state State
+			state.AddValue(what, &its)
+			return errors.Join(store.Save(ctx, 1, &state), store.Wait())
+		}, "checkpoint: Save: rank 0: value \""+what+"\": encoding/json would leave out the field b of checkpoint.hidden")
+	}
 }
 
 // A communicator saves what its ranks hold, and no tensor of which others hold a part.

@@ -298,7 +298,9 @@ func TestRanksWithOtherPathsAndSteps(t *testing.T) {
 	sameError(t, 3, func(ctx context.Context, world *comm.Comm, _ *dtensor.Mesh) error {
 		return Load(ctx, world, filepath.Join(dir, fmt.Sprint(world.Rank())), &State{}, LoadOptions{})
 	}, "no such file") // of rank 0, which is more to the point
-	path := func(world *comm.Comm, name string) string { return filepath.Join(dir, fmt.Sprint(name, world.Rank()/2)) }
+	path := func(world *comm.Comm, name string) string {
+		return filepath.Join(dir, fmt.Sprint(name, world.Rank()/2))
+	}
 	sameError(t, 3, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		return Export(ctx, world, path(world, "m")+".safetensors", stateOf(full(m, settings()[3], tensor.Float32, false)), ExportOptions{})
 	}, "Export: rank 0 has the path", "m0.safetensors", "rank 2", "m1.safetensors")

@@ -31,15 +31,88 @@ func CheckGob(t reflect.Type) error { return gobs.writesAll(t, map[reflect.Type]
 // CheckJSON returns an error if package encoding/json leaves out a field of t, or of a type in it, that has no tag that says so.
 func CheckJSON(t reflect.Type) error { return jsons.writesAll(t, map[reflect.Type]bool{}) }
 
+// CheckJSONValue is CheckJSON for the type of v and for those of what interfaces in v hold.
+func CheckJSONValue(v reflect.Value) error { return jsons.writesValue(v, map[reflect.Type]bool{}) }
+
+// writesValue returns an error if f leaves out a field of the type of v, or of what an interface in v holds. Types that are in seen
+// were found to be written.
+func (f *form) writesValue(v reflect.Value, seen map[reflect.Type]bool) error {
+	t := v.Type()
+	if err := f.writesAll(t, seen); err != nil || !f.holdsAny(t, map[reflect.Type]bool{}) {
+		return err
+	}
+	switch t.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		if !v.IsNil() {
+			return f.writesValue(v.Elem(), seen)
+		}
+	case reflect.Map:
+		for key, entry := range v.Seq2() {
+			if err := f.writesValue(key, seen); err != nil {
+				return err
+			}
+			if err := f.writesValue(entry, seen); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if err := f.writesValue(v.Index(i), seen); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f.leavesOut(t.Field(i)) {
+				continue
+			}
+			if err := f.writesValue(v.Field(i), seen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// holdsAny reports whether f writes interfaces in values of t, beside those of types in seen.
+func (f *form) holdsAny(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] || f.writesItself(t) {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Map:
+		return f.holdsAny(t.Key(), seen) || f.holdsAny(t.Elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return f.holdsAny(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !f.leavesOut(t.Field(i)) && f.holdsAny(t.Field(i).Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writesItself reports whether values of t say how they are written.
+func (f *form) writesItself(t reflect.Type) bool {
+	return slices.ContainsFunc(f.itself, func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) })
+}
+
+// leavesOut reports whether f leaves out a field that has nothing, or is left out on purpose.
+func (f *form) leavesOut(field reflect.StructField) bool {
+	return field.Name == "_" || field.Type.Size() == 0 || f.tag != "" && field.Tag.Get(f.tag) == "-"
+}
+
 // writesAll returns an error if f leaves out a field of t, or of a type in it that is not in seen.
 func (f *form) writesAll(t reflect.Type, seen map[reflect.Type]bool) error {
-	if seen[t] {
+	if seen[t] || f.writesItself(t) {
 		return nil
 	}
 	seen[t] = true
-	if f.leaves(t) {
-		return nil
-	}
 	switch t.Kind() {
 	case reflect.Map:
 		if err := f.writesAll(t.Key(), seen); err != nil {
@@ -58,14 +131,9 @@ func (f *form) writesAll(t reflect.Type, seen map[reflect.Type]bool) error {
 	return nil
 }
 
-// leaves reports whether f leaves it to t how its values are written.
-func (f *form) leaves(t reflect.Type) bool {
-	return slices.ContainsFunc(f.itself, func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) })
-}
-
 // writes returns an error if f leaves out the field of t, or something in it.
 func (f *form) writes(t reflect.Type, field reflect.StructField, seen map[reflect.Type]bool) error {
-	if field.Name == "_" || field.Type.Size() == 0 || f.tag != "" && field.Tag.Get(f.tag) == "-" {
+	if f.leavesOut(field) {
 		return nil
 	}
 	if !field.IsExported() && !(f.embedded && field.Anonymous && field.Type.Kind() == reflect.Struct) {

@@ -14,10 +14,10 @@ func Encode[T any](v T) ([]byte, error) { return EncodeAt(reflect.ValueOf(&v)) }
 
 // EncodeAt returns the bytes of what at points to.
 func EncodeAt(at reflect.Value) ([]byte, error) {
-	if err := CheckGob(at.Type().Elem()); err != nil {
+	if err := checkPointers(at.Elem()); err != nil { // so there are no circles in what follows
 		return nil, err
 	}
-	if err := checkPointers(at.Elem()); err != nil {
+	if err := gobs.writesValue(at.Elem(), map[reflect.Type]bool{}); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer

@@ -1,6 +1,8 @@
 package object
 
 import (
+	"encoding/gob"
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"reflect"
@@ -31,6 +33,7 @@ func again[T any](t *testing.T, v T) {
 }
 
 func TestValuesComeAsTheyWent(t *testing.T) {
+	gob.Register(time.Time{})
 	zero := 0
 	again(t, mixed{})
 	again(t, mixed{A: 1, M: map[string]int{"x": 0}})
@@ -40,6 +43,7 @@ func TestValuesComeAsTheyWent(t *testing.T) {
 	again[any](t, nil)
 	again[any](t, 3)
 	again[any](t, "text")
+	again(t, map[string]any{"n": 1, "t": time.Unix(3, 4).UTC(), "s": []string{"a"}})
 	again[error](t, nil)
 	again(t, big.NewInt(7))
 	again(t, *big.NewInt(7))
@@ -85,6 +89,15 @@ func TestFieldsThatGobLeavesOut(t *testing.T) {
 	_, err = Encode(&[1]struct{ H hidden }{})
 	refused("b", err)
 	_, err = Encode(embeds{C: 1})
+	refused("hidden", err)
+	_, err = Encode(map[string]any{"x": 1, "y": []any{"z", &hidden{1, 2}}})
+	refused("b", err)
+	_, err = Encode[any](hidden{1, 2})
+	refused("b", err)
+	_, err = Encode(struct {
+		A []fmt.Stringer
+		B *any
+	}{B: new(any(embeds{}))})
 	refused("hidden", err)
 	_, err = Encode(struct{ F func() }{})
 	if err == nil || !strings.Contains(err.Error(), "the field F of struct") {

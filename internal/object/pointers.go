@@ -17,7 +17,7 @@ func checkPointers(v reflect.Value) error {
 
 // mayPoint reports whether values of t, or of a type in it that is not in seen, have pointers that gob follows.
 func mayPoint(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] || gobs.leaves(t) {
+	if seen[t] || gobs.writesItself(t) {
 		return false
 	}
 	seen[t] = true
@@ -46,7 +46,7 @@ type place struct {
 
 // follow checks v and what is in it.
 func (on trail) follow(v reflect.Value) error {
-	if !v.IsValid() || gobs.leaves(v.Type()) {
+	if !v.IsValid() || gobs.writesItself(v.Type()) {
 		return nil
 	}
 	switch v.Kind() {
@@ -95,7 +95,7 @@ func (on trail) follow(v reflect.Value) error {
 
 // pointsToZero reports whether v is a pointer to what gob does not write in a struct.
 func pointsToZero(v reflect.Value) bool {
-	if v.Kind() != reflect.Pointer || v.IsNil() || gobs.leaves(v.Type()) {
+	if v.Kind() != reflect.Pointer || v.IsNil() || gobs.writesItself(v.Type()) {
 		return false
 	}
 	switch v = v.Elem(); v.Kind() {
