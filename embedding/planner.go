@@ -13,7 +13,7 @@ import (
 
 // A Demand is what a planner knows of one table.
 type Demand struct {
-	Name      string
+	Name      string // of this table alone; "": none
 	Rows, Dim int
 	DType     tensor.DType // as Config's: 0 is Float32
 	// IDs is how many ids a sample has: the pooling factor, over all features
@@ -213,11 +213,15 @@ func NewPlan(demands []Demand, rates Rates, o PlanOptions) (_ *Plan, err error) 
 // newPlan checks the tables and puts them in units.
 func newPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	p := &Plan{rates: rates, demands: slices.Clone(demands), options: o}
-	groups := map[string]int{}
+	groups, named := map[string]int{}, map[string]int{}
 	for t, d := range demands {
 		if err := p.check(d); err != nil {
 			return nil, err
 		}
+		if of, ok := named[d.Name]; ok && d.Name != "" {
+			return nil, planError("two tables are called %q, demands %d and %d; give each a name of its own", d.Name, of, t)
+		}
+		named[d.Name] = t
 		if d.IDs == 0 {
 			p.demands[t].IDs = 1
 			if n := len(d.Sample); n > 0 {

@@ -562,3 +562,16 @@ func TestPlannerCountsTheStateOfEachTable(t *testing.T) {
 		}
 	}
 }
+
+// Two tables of one name are refused; those without one are told apart by their places.
+func TestPlanOfTablesWithOneName(t *testing.T) {
+	demands := []Demand{{Name: "users", Rows: 8, Dim: 2}, {Rows: 8, Dim: 2}, {Rows: 8, Dim: 2}, {Name: "users", Rows: 9, Dim: 2, Group: "g"}}
+	o := PlanOptions{Axis: "a", Ranks: 2, Batch: 4}
+	if _, err := NewPlan(demands[:3], someRates, o); err != nil {
+		t.Error(err)
+	}
+	const says = `two tables are called "users", demands 0 and 3; give each a name of its own`
+	if _, err := NewPlan(demands, someRates, o); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want %q", err, says)
+	}
+}
