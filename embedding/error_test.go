@@ -19,6 +19,26 @@ import (
 
 // TestBadIDs gives one rank, or all, an id that is not in the table: every rank
 // gets the same error and the next batch works.
+// Tables that a Try has made are used after it, with a Store and without: of a collection only the ranks whose rows were wanted
+// noticed that these were gone.
+func TestTablesOutliveTry(t *testing.T) {
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		var c *embedding.Collection
+		if err := dtensor.Try(ctx, m, func() {
+			config := embedding.Config{Name: "users", Rows: 30, Dim: 6, Layout: embedding.RowWise("a"), DType: tensor.BFloat16}
+			c = embedding.NewCollection(m, embedding.CollectionTable{Config: config, Features: []string{"user"}})
+		}); err != nil {
+			return err
+		}
+		return dtensor.Try(ctx, m, func() {
+			j, err := embedding.NewJagged(m, []string{"user"}, 3, []int{1}, []int64{int64(m.Comm().Rank())}, nil, layout.Shard(0))
+			dtensor.Check(err)
+			c.Bags(j)
+			c.Tables()[0].Weight().Full()
+		})
+	})
+}
+
 func TestBadIDs(t *testing.T) {
 	const rows, width = 6, 2
 	table := meshtest.Numbers(rows*width, 1, 1)

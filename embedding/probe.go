@@ -117,7 +117,6 @@ func (p probe) tables(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (c
 	}
 	if err := dtensor.Try(ctx, mesh, func() {
 		c = NewCollection(mesh, tables...)
-		dtensor.Keep(c.Params()...)
 	}); err != nil {
 		return nil, err
 	}

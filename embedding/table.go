@@ -54,7 +54,7 @@ type Table struct {
 	state   []namedState // what Follow was given
 }
 
-// NewTable makes a table with random rows. It communicates nothing, but with a Store whether
+// NewTable makes a table with random rows, which outlive a dtensor.Try around it. It communicates nothing, but with a Store whether
 // all ranks could make their files: if not it throws a *StoreError. It throws an *Error that
 // names the field if the configuration makes no sense.
 func NewTable(mesh *dtensor.Mesh, c Config) *Table {
@@ -83,6 +83,7 @@ func NewTable(mesh *dtensor.Mesh, c Config) *Table {
 		weight = mesh.Wrap("NewTable", tensor.Cast(wide.Local(), c.DType), nil, false, wide.Shape(), wide.Placements()...)
 		wide.Local().Free()
 	}
+	weight.Local().Persist()
 	t := TableOf(weight, o)
 	if c.PaddingIdx != nil {
 		t.clearRow(t.options.check("NewTable", weight).padding)
