@@ -4,10 +4,12 @@ package build
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -126,7 +128,19 @@ func (b *Builder) run(path string, argv []string) (line string, err error) {
 	case o.Reason == supervisor.Refused:
 		return "", fmt.Errorf("%s: %v", path, o.Errno)
 	case o.Reason != supervisor.Finished:
-		return "", exit.With(1, nil) // go has said why
+		return "", exit.With(1, homeless()) // go has said why
 	}
 	return strings.TrimRight(said.String(), "\n"), nil
+}
+
+// homeless says what to do where the go command finds no folder for its caches, which it names one by one; nil if it has them.
+func homeless() error {
+	unset := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return os.Getenv(name) != "" })
+	}
+	if unset("HOME") && (unset("GOPATH", "GOMODCACHE") || unset("GOCACHE", "XDG_CACHE_HOME")) {
+		return errors.New("the go command keeps its caches under HOME, which is not set; set it to a folder that may be written, " +
+			"or set both GOPATH and GOCACHE, or name an executable")
+	}
+	return nil
 }
