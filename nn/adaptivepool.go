@@ -40,8 +40,8 @@ func newAdaptivePool(op string, sizes []int, mean bool) *AdaptivePool {
 // the first of the elements that equal it, and NaN is larger than all.
 func (p *AdaptivePool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	if x.NDim() != 2+len(p.sizes) || slices.Contains(x.Shape()[2:], 0) {
-		fault.Throw(fmt.Errorf("nn: AdaptivePool.Forward: %v: it wants [batch, channels] and %d dimensions of positions",
-			x.Layout(), len(p.sizes)))
+		fault.Throw(fmt.Errorf("nn: AdaptivePool.Forward: %v: it wants [batch, channels] and %s of positions",
+			x.Layout(), ints.Counted(len(p.sizes), "dimension")))
 	}
 	if len(p.sizes) <= kernel.Positions && fusible(x, nil) {
 		wide := widened(x)

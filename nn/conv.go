@@ -92,8 +92,8 @@ func (c ConvConfig) params(init *Init, ws windows, first, second int) (weight, b
 // signal throws unless x is a batch of as many dimensions of positions as dims says, of c's channels.
 func (c ConvConfig) signal(op string, dims int, x *dtensor.Tensor) {
 	if x.NDim() != dims+2 || x.Dim(1) != c.In {
-		fault.Throw(fmt.Errorf("nn: %s%dd.Forward: %v: it wants [batch, %d channels] and %d dimensions of positions",
-			op, dims, x.Layout(), c.In, dims))
+		fault.Throw(fmt.Errorf("nn: %s%dd.Forward: %v: it wants [batch, %d channels] and %s of positions",
+			op, dims, x.Layout(), c.In, ints.Counted(dims, "dimension")))
 	}
 }
 

@@ -140,7 +140,7 @@ func (p *Pool) meanOf(windows, x *dtensor.Tensor) *dtensor.Tensor {
 // patches returns the elements of each window: see windows.patches.
 func (p *Pool) patches(op string, x *dtensor.Tensor) *dtensor.Tensor {
 	if dims := len(p.windows); x.NDim() != dims+2 {
-		fault.Throw(fmt.Errorf("nn: %s: %v: it wants [batch, channels] and %d dimensions of positions", op, x.Layout(), dims))
+		fault.Throw(fmt.Errorf("nn: %s: %v: it wants [batch, channels] and %s of positions", op, x.Layout(), ints.Counted(dims, "dimension")))
 	}
 	fill := math.Inf(-1)
 	if p.mean {

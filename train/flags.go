@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // Usage describes a command line: text, then the flags.
@@ -63,7 +64,7 @@ func Mesh(dp, tp, size int) (int, int, error) {
 		value int
 	}{{"dp", dp}, {"tp", tp}} {
 		if f.value > 0 && dp*tp == 0 && size%f.value != 0 {
-			return 0, 0, fmt.Errorf("-%s %d does not divide the %d ranks that there are; give %s", f.name, f.value, size, divisors(size))
+			return 0, 0, fmt.Errorf("-%s %d does not divide the %s that there are; give %s", f.name, f.value, ints.Counted(size, "rank"), divisors(size))
 		}
 	}
 	switch {
@@ -75,7 +76,7 @@ func Mesh(dp, tp, size int) (int, int, error) {
 		dp = size / tp
 	}
 	if dp*tp != size {
-		return 0, 0, fmt.Errorf("-dp %d -tp %d do not make %d ranks; give one of them alone, as %s", dp, tp, size, divisors(size))
+		return 0, 0, fmt.Errorf("-dp %d -tp %d do not make %s; give one of them alone, as %s", dp, tp, ints.Counted(size, "rank"), divisors(size))
 	}
 	return dp, tp, nil
 }

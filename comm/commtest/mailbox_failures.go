@@ -206,7 +206,7 @@ func mailboxClosed(ctx context.Context, world *comm.Comm) error {
 	}
 	x := make([]int32, 9)
 	r := message.IRecv(m, x, (me+1)%n, 3)
-	if err := want(m.Close(ctx), nil, "message Close at commtest/mailbox_failures.go:", "1 requests have not ended"); err != nil {
+	if err := want(m.Close(ctx), nil, "message Close at commtest/mailbox_failures.go:", "the mailbox has 1 request under way"); err != nil {
 		return err
 	}
 	r.Cancel()

@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A Mailbox is one rank's end of what the ranks of a communicator send each other by tag. Its
@@ -170,7 +171,7 @@ func (m *Mailbox) Close(ctx context.Context) error {
 	case closed:
 		return m.fault("Close", errClosed)
 	case open > 0:
-		return m.fault("Close", fmt.Errorf("%d requests have not ended; Wait for each, or Cancel it", open))
+		return m.fault("Close", fmt.Errorf("the mailbox has %s under way; Wait for each, or Cancel it", ints.Counted(open, "request")))
 	}
 	if err := m.flush(ctx); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/backend"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A queue is requests, or messages, in the order in which they were added.
@@ -83,19 +84,11 @@ func typed(what uint64, bytes, width int) string {
 	case what == object.Fingerprint().What>>16 && bytes == 0: // its receive does not know how long it is
 		return "an object"
 	case what == object.Fingerprint().What>>16:
-		return fmt.Sprintf("an object of %s", counted(n, "byte"))
+		return fmt.Sprintf("an object of %s", ints.Counted(n, "byte"))
 	case hash != 0:
-		return fmt.Sprintf("%s of a struct or array of %s", counted(n, "element"), counted(width, "byte"))
+		return fmt.Sprintf("%s of a struct or array of %s", ints.Counted(n, "element"), ints.Counted(width, "byte"))
 	}
 	return text
-}
-
-// counted is n of what noun says.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprint(n, " ", noun, "s")
 }
 
 // find returns the message that a receive takes of those that have come: of those that it may take the

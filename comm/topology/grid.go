@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A Grid has the ranks of a communicator in rows, columns and so on: rank r is at the
@@ -81,15 +82,15 @@ func Dims(n int, dims []int) ([]int, error) {
 		case d == 0:
 			free = append(free, i)
 		case d < 0 || rest%d != 0:
-			return nil, fault.Located(fmt.Errorf("topology: %d ranks in a grid of dims %v; give divisors of %d, or 0 for a size to be chosen",
-				n, dims, n))
+			return nil, fault.Located(fmt.Errorf("topology: %s in a grid of dims %v; give divisors of %d, or 0 for a size to be chosen",
+				ints.Counted(n, "rank"), dims, n))
 		default:
 			rest /= d
 		}
 	}
 	if len(free) == 0 && rest != 1 {
-		return nil, fault.Located(fmt.Errorf("topology: %d ranks in a grid of dims %v; "+
-			"their product must be %d, or give 0 for a size to be chosen", n, dims, n))
+		return nil, fault.Located(fmt.Errorf("topology: %s in a grid of dims %v; "+
+			"their product must be %d, or give 0 for a size to be chosen", ints.Counted(n, "rank"), dims, n))
 	}
 	for k, i := range free {
 		out[i] = evenFactor(rest, len(free)-k)

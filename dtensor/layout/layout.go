@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unique"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A Layout is a global shape and one placement for each axis of a mesh. It says
@@ -38,8 +40,8 @@ func New(axes Axes, shape []int, placements ...Placement) (Layout, error) {
 		}
 	}
 	if len(placements) != axes.Len() {
-		return Layout{}, fmt.Errorf("layout: New: %d placements (%s) for the %d axes of mesh %v; give one for each axis",
-			len(placements), FormatPlacements(placements), axes.Len(), axes)
+		return Layout{}, fmt.Errorf("layout: New: %s (%s) for mesh %v; give one for each axis",
+			ints.Counted(len(placements), "placement"), FormatPlacements(placements), axes)
 	}
 	normal := make([]Placement, len(placements))
 	for i, p := range placements {

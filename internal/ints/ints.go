@@ -1,6 +1,8 @@
 // Package ints has the arithmetic of sizes and counts that the standard library lacks.
 package ints
 
+import "fmt"
+
 // An Int is a type of integers.
 type Int interface {
 	~int | ~int32 | ~int64 | ~uint64 | ~uintptr
@@ -76,4 +78,12 @@ func Mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// Counted returns a number with its noun: "1 rank", "4 ranks".
+func Counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprint(n, " ", noun, "s")
 }

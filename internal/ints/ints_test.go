@@ -8,6 +8,9 @@ import (
 )
 
 func TestInts(t *testing.T) {
+	if one, two := ints.Counted(1, "rank"), ints.Counted(2, "rank"); one != "1 rank" || two != "2 ranks" {
+		t.Errorf("counted: %q and %q", one, two)
+	}
 	if s, p := ints.Sum([]int64{2, 3, 4}), ints.Product([]int{2, 3, 4}); s != 9 || p != 24 {
 		t.Errorf("sum %d, product %d, want 9 and 24", s, p)
 	}

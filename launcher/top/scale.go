@@ -112,7 +112,7 @@ func (j *runningJob) scale(ranks int) error {
 		return fmt.Errorf("job %d does not go on with %s; it says why", launcher, phrase.Count(ranks, "rank"))
 	}
 	_ = snapshot.Want(memory, 0)
-	return fmt.Errorf("job %d has not begun with %d ranks in %v; see what it says", launcher, ranks, scaleTime)
+	return fmt.Errorf("job %d has not begun with %s in %v; see what it says", launcher, phrase.Count(ranks, "rank"), scaleTime)
 }
 
 // openSnapshots opens the memory for snapshots that a launcher, or its rank, has open.
