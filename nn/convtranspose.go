@@ -43,8 +43,8 @@ func newConvTranspose(init *Init, op string, c ConvConfig, dims int) *ConvTransp
 	case c.EachOutputPadding == nil:
 		c.EachOutputPadding = slices.Repeat([]int{c.OutputPadding}, dims)
 	case len(c.EachOutputPadding) != dims || c.OutputPadding != 0:
-		fault.Throw(fmt.Errorf("nn: %s: EachOutputPadding is %v beside OutputPadding %d; give one for each of %s of positions, and "+
-			"no OutputPadding beside", op, c.EachOutputPadding, c.OutputPadding, ints.Counted(dims, "dimension")))
+		fault.Throw(fmt.Errorf("nn: %s: EachOutputPadding is %v beside OutputPadding %d; give %d, one for each dimension of positions, and "+
+			"no OutputPadding beside", op, c.EachOutputPadding, c.OutputPadding, dims))
 	}
 	for d, w := range ws {
 		if more := c.EachOutputPadding[d]; more < 0 || more >= max(w.Stride, w.Dilation) {

@@ -319,7 +319,7 @@ func TestLayerRefusals(t *testing.T) {
 				nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Stride: 2, OutputPadding: 2})
 			}},
 			{"ConvTranspose alone", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, EachOutputPadding: []int{0}}) }},
-			{"one for each of 1 dimensions", func() {
+			{"give 1, one for each dimension", func() {
 				nn.NewConvTranspose1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Stride: 2, EachOutputPadding: []int{1, 0}})
 			}},
 			{"beside OutputPadding 1", func() {
@@ -350,7 +350,7 @@ func TestLayerRefusals(t *testing.T) {
 			{"with Scale 0.1 none", func() { nn.NewUpsample(nn.UpsampleConfig{Scale: 0.1}).Forward(x) }},
 			{"as many dimensions", func() { nn.NewUpsample(nn.UpsampleConfig{Size: []int{2, 2}}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewPReLU(init, 2).Forward(x) }},
-			{"give a Window for each of 1 dimensions", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Each: make([]nn.Window, 2)}) }},
+			{"give 1, a Window for each dimension", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Each: make([]nn.Window, 2)}) }},
 			{"no Kernel, Stride", func() { nn.NewMaxPool1d(nn.PoolConfig{Kernel: 2, Each: []nn.Window{{Kernel: 2}}}) }},
 			{"a mean has no Dilation", func() { nn.NewAvgPool1d(nn.PoolConfig{Kernel: 2, Dilation: 2}) }},
 		} {

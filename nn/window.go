@@ -8,7 +8,6 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
-	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // A Window is what slides over each dimension of positions in an Unfold, or over one of a Conv or Pool. Kernel is needed.
@@ -72,8 +71,8 @@ func windowsOf(op string, w Window, each []Window, dims int) []Window {
 		return slices.Repeat([]Window{w}, dims)
 	}
 	if len(each) != dims || w != (Window{}) {
-		fault.Throw(fmt.Errorf("nn: %s: Each is %+v beside %+v; give a Window for each of %s of positions, and no Kernel, Stride, "+
-			"Padding or Dilation beside", op, each, w, ints.Counted(dims, "dimension")))
+		fault.Throw(fmt.Errorf("nn: %s: Each is %+v beside %+v; give %d, a Window for each dimension of positions, and no Kernel, Stride, "+
+			"Padding or Dilation beside", op, each, w, dims))
 	}
 	return each
 }
