@@ -128,7 +128,10 @@ func (c *Call) String() string {
 	case PatternWindow:
 		s = fmt.Sprintf("%s of rank %d", c.withElements(), c.Root)
 	case PatternTagged:
-		s = c.withElements() + c.address()
+		if s = c.withElements(); c.ofObject() {
+			s = c.Kind.String() + "Object"
+		}
+		s += c.address()
 	default:
 		user := c
 		for user.of != nil {

@@ -99,3 +99,12 @@ func (c *Call) CountBytes(room *[2][]int) {
 		*counts = room[i]
 	}
 }
+
+// A Coded is a byte of a Go value that package message sends encoded.
+type Coded struct{ _ byte }
+
+// ofObject reports whether the elements are those of an encoded value.
+func (c *Call) ofObject() bool {
+	t := c.structType()
+	return t != nil && t == structs.Of(reflect.TypeFor[Coded]()).Type()
+}

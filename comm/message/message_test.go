@@ -184,3 +184,20 @@ func TestObjectsAreCalledSo(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that wait for objects of each other are told so in the words of the calls that they made.
+func TestWaitsForObjects(t *testing.T) {
+	for r, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := message.New(ctx, world)
+		if err != nil {
+			return err
+		}
+		_, _, err = message.RecvObject[string](ctx, m, 1-world.Rank(), 3)
+		return err
+	}) {
+		want := fmt.Sprintf("message.RecvObject from rank %d, tag 3 at message/message_test.go:", 1-r)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "oded") {
+			t.Errorf("rank %d: got %v, want %q", r, err, want)
+		}
+	}
+}
