@@ -54,7 +54,7 @@ func (a *attempt) from() string {
 	case a.elastic == nil:
 		return fmt.Sprintf(" of %d", a.opts.Restarts)
 	case !ok:
-		return "; there is no snapshot yet"
+		return "; no snapshot is whole, so ranks without a checkpoint begin anew"
 	case a.reached < step: // a rank begins step s when s are made
 		return fmt.Sprintf(", from the snapshot of step %d", step)
 	}

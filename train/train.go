@@ -120,6 +120,9 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	if err != nil {
 		return err
 	}
+	if n := runtime.Attempt(ctx); n > 0 && first == 0 {
+		say("restart %d begins anew at step 0: nothing whole was kept before", n)
+	}
 	if r.Out == nil {
 		r.Out = os.Stderr
 	}

@@ -181,7 +181,7 @@ func (h *Handover) goesOn(alive []string, wanted int, say func(format string, ar
 	if next != ranks {
 		with = " with " + phrase.Count(next, "rank")
 	}
-	from := "; there is no snapshot yet"
+	from := "; no snapshot is whole, so ranks without a checkpoint begin anew"
 	if e.progress.Best >= 0 {
 		from = ", from the last snapshot that is whole on the hosts that are left"
 	}
