@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -293,5 +296,54 @@ func TestCumprodBits(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// A class that OneHot does not have is an error that names it, on every rank, also where another rank has it.
+func TestOneHotOutOfRange(t *testing.T) {
+	for _, places := range [][]layout.Placement{{layout.Replicate()}, {layout.Shard(0)}} {
+		for _, dt := range []tensor.DType{tensor.Int64, tensor.Int8} {
+			for _, bad := range []int64{-1, 4} {
+				for rank, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+					m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 2})
+					if err != nil {
+						return err
+					}
+					return dtensor.Try(ctx, m, func() {
+						x := tensor.Cast(tensor.FromSlice(m.Device(), []int64{0, 3, bad, 1}, 4), dt)
+						dtensor.Distribute(m, x, places...).OneHot(4, tensor.Float32).Full()
+					})
+				}) {
+					if says := fmt.Sprintf("tensor: OneHot: index %d at position", bad); err == nil || !strings.Contains(err.Error(), says) {
+						t.Errorf("%v of %v, rank %d: got %v, want %q", places, dt, rank, err, says)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A p below 0 is that of torch.linalg.vector_norm: an x of 0 makes the norm 0, and its gradient.
+func TestNormOfNegativeP(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		x := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []float32{1, -2, 4, 3, 0, 5}, 2, 3), layout.Shard(0))
+		var norms []float32
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			y := x.Norm(-1, []int{1}, false)
+			norms = tensor.ToSlice[float32](y.Full())
+			return y.Sum(nil, false)
+		}, x)
+		if err != nil {
+			return err
+		}
+		return dtensor.Try(ctx, m, func() {
+			got := append(norms, tensor.ToSlice[float32](grads[0].Dense().Full())...)
+			n := 4. / 7 // 1 / (1 + 1/2 + 1/4)
+			for i, want := range []float64{n, 0, n * n, -n * n / 4, n * n / 16, 0, 0, 0} {
+				if math.Abs(float64(got[i])-want) > 1e-6 {
+					dtensor.Throw(fmt.Errorf("norms and gradient %v: number %d should be %v", got, i, want))
+				}
+			}
+		})
 	})
 }

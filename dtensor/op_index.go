@@ -177,7 +177,7 @@ func (p pickOp) take(x, index *Tensor) *Tensor {
 		out.local = m.empty(r.out[0], x.DType()).local
 	} else {
 		if anyShard(b.spec) || r.in[0].local[p.dim] != x.spec.shape[p.dim] { // else forward throws the same error on every rank
-			p.checkRange(x, b)
+			b.checkRange(p.op, x.spec.shape[p.dim])
 		}
 		at, foreign = r.own(p.dim, x.spec.shape[p.dim], b.local)
 		out.local = p.local(a.local, at, foreign, r.out[0])
@@ -250,16 +250,20 @@ func (p pickOp) put(gy *Tensor, r *rule, at, foreign *tensor.Tensor) *Tensor {
 	return wrap(s, dx)
 }
 
-// checkRange throws for an index out of range. Where ranks hold different parts
+// checkRange throws for an index that is not from 0 to size-1. Where ranks hold different parts
 // of the index an error of one of them alone ends the communicator.
-func (p pickOp) checkRange(x, index *Tensor) {
-	at, value, ok := tensor.CheckIndex(index.local, x.spec.shape[p.dim])
+func (index *Tensor) checkRange(op string, size int) {
+	local := index.local
+	if dt := local.DType(); dt != tensor.Int32 && dt != tensor.Int64 {
+		local = tensor.Cast(local, tensor.Int64)
+	}
+	at, value, ok := tensor.CheckIndex(local, size)
 	if ok {
 		return
 	}
-	err := &tensor.IndexError{Op: p.op, Position: at, Value: value, Size: x.spec.shape[p.dim]}
+	err := &tensor.IndexError{Op: op, Position: at, Value: value, Size: size}
 	if anyShard(index.spec) {
-		x.spec.mesh.abort(err)
+		index.spec.mesh.abort(err)
 	}
 	fault.Throw(err)
 }

@@ -147,7 +147,7 @@ func (x *Tensor) scattered(op string, dim int, index, src *Tensor, put func(dst 
 	if m.outside() {
 		out.local = m.empty(r.out[0], x.DType()).local
 	} else {
-		pickOp{&elementPick, op, dim}.checkRange(x, b)
+		b.checkRange(op, x.spec.shape[dim])
 		var foreign *tensor.Tensor
 		if at, foreign = r.own(dim, x.spec.shape[dim], b.local); foreign == nil {
 			out.local = tensor.Clone(a.local)
@@ -213,7 +213,7 @@ func (p pickOp) scatter(x, index, src *Tensor, back func(gy *Tensor) *Tensor) *T
 	b := index.to(r.in[1], p.op)
 	var at, foreign *tensor.Tensor
 	if !x.spec.mesh.outside() {
-		p.checkRange(x, b)
+		b.checkRange(p.op, x.spec.shape[p.dim])
 		at, foreign = r.own(p.dim, x.spec.shape[p.dim], b.local)
 	}
 	out := p.put(src, r, at, foreign)

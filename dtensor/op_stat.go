@@ -63,12 +63,12 @@ func (a *Tensor) LogAddExp(b *Tensor) *Tensor {
 }
 
 // Norm returns (Σ |x|ᵖ)^(1/p) over dims, all for none. p may be +Inf or -Inf, for the
-// largest and the smallest |x|, and 0, for how many x are not 0. Its gradient where the norm
-// is 0 is 0; for a p of 0 it has none. It throws a *LayoutError for another p below 0.
+// largest and the smallest |x|, 0, for how many x are not 0, and below 0, where one x of 0 makes the norm 0.
+// Its gradient where the norm is 0 is 0; for a p of 0 it has none. It throws a *LayoutError for a p that is NaN.
 func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("Norm").End()
-	if !(p >= 0) && !math.IsInf(p, -1) {
-		refuse("Norm", fmt.Sprintf("p is %v", p), "use 0 or a larger one, as 1, 2 or +Inf, or -Inf", operand("input", x))
+	if math.IsNaN(p) {
+		refuse("Norm", "p is NaN", "use a number, as 1, 2 or +Inf", operand("input", x))
 	}
 	x.dims("Norm", dims)
 	in := x.Detach()
@@ -100,6 +100,9 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 			if p != 2 {
 				small := in.CompareScalar(kernel.OpEq, 0)
 				unit = unit.Mul(in.Div(kept.MaskedFill(zero, 1)).Abs().MaskedFill(small, 1).PowScalar(p - 2))
+			}
+			if p < 0 {
+				unit = unit.MaskedFill(zero, 0) // not all x are 0 where the norm is
 			}
 			x.accumulate(gy.Reshape(kept.Shape()...).Mul(unit))
 		})
@@ -140,8 +143,8 @@ func (x *Tensor) wantBool(op string, dims []int) {
 }
 
 // OneHot returns a tensor with one more dimension, of size classes, that is 1
-// where its position is t's element and 0 elsewhere. t holds integers; one that
-// is no class has no 1.
+// where its position is t's element and 0 elsewhere. t holds integers from 0 to classes-1; another
+// throws a *tensor.IndexError, on every rank if t is replicated.
 //
 //	t       result
 //	S(i)    S(i)
@@ -155,6 +158,9 @@ func (t *Tensor) OneHot(classes int, dt tensor.DType) *Tensor {
 		refuse("OneHot", fmt.Sprintf("the number of classes is %d", classes), "give one that is not negative", operand("input", t))
 	}
 	m := t.spec.mesh
+	if t = t.Reduced(); !m.outside() {
+		t.checkRange("OneHot", classes)
+	}
 	positions := m.constant("OneHot", tensor.Arange(m.eng.dev, t.DType(), 0, classes))
 	return t.Unsqueeze(-1).Compare(kernel.OpEq, positions).Cast(dt)
 }

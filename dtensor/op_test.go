@@ -124,6 +124,7 @@ var opCases = []opCase{
 		f: two(func(x, y T) T { return x.CompareScalar(kernel.OpGt, 0).Where(x, y) })},
 	{name: "Compare", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Compare(kernel.OpLt, y) })},
 	{name: "MaskedFill", shapes: unaryShapes, f: one(func(x T) T { return x.MaskedFill(x.CompareScalar(kernel.OpLt, 0), 5) })},
+	{name: "Dropout of all", shapes: unaryShapes, f: one(func(x T) T { return x.Dropout(1, dtensor.Key{Seed: 9}).Add(x) })},
 	{name: "Dropout", shapes: unaryShapes, f: one(func(x T) T { return x.Dropout(0.3, dtensor.Key{Seed: 9}) })},
 
 	{name: "MatMul", shapes: [][][]int{{{4, 6}, {6, 8}}, {{5, 3}, {3, 7}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}},
@@ -187,6 +188,7 @@ var opCases = []opCase{
 	{name: "LogSumExp", shapes: statShapes, f: one(func(x T) T { return x.LogSumExp([]int{1}, false) })},
 	{name: "Norm 2", shapes: statShapes, f: one(func(x T) T { return x.Norm(2, nil, false) })},
 	{name: "Norm 3", shapes: statShapes, f: one(func(x T) T { return x.Norm(3, []int{0}, true) })},
+	{name: "Norm -2", shapes: statShapes, f: one(func(x T) T { return x.Square().AddScalar(0.5).Norm(-2, []int{0}, true) })},
 	{name: "Norm 1", shapes: statShapes, f: one(func(x T) T { return x.Norm(1, []int{-1}, false) })},
 	{name: "Norm of maximum", shapes: statShapes, f: one(func(x T) T { return x.Norm(math.Inf(1), []int{-1}, false) })},
 	{name: "Norm of minimum", shapes: statShapes, f: one(func(x T) T { return x.Norm(math.Inf(-1), []int{-1}, false) })},

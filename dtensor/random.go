@@ -54,23 +54,27 @@ func random(op string, mesh *Mesh, dt tensor.DType, shape []int, placements []la
 // Dropout returns x with each element set to 0 with probability p and the
 // others divided by 1-p. Which ones depends on the key and the elements' global
 // indices alone, so use another key for each call. Its gradient drops the same
-// elements of dy. It throws a *LayoutError unless 0 <= p < 1.
+// elements of dy. A p of 1 drops all. It throws a *LayoutError unless 0 <= p <= 1.
 func (x *Tensor) Dropout(p float64, key Key) *Tensor {
 	defer x.spec.mesh.Span("Dropout").End()
-	if !(p >= 0 && p < 1) {
-		refuse("Dropout", fmt.Sprintf("the probability is %v", p), "give one that is at least 0 and below 1", operand("input", x))
+	if !(p >= 0 && p <= 1) {
+		refuse("Dropout", fmt.Sprintf("the probability is %v", p), "give one from 0 to 1", operand("input", x))
 	}
 	if p == 0 {
 		return x
+	}
+	by := 1.0 // of no element
+	if p < 1 {
+		by = 1 / (1 - p)
 	}
 	s := x.spec.gradient()
 	keep := random("Dropout", s.mesh, tensor.Bool, s.shape, s.placements, func(t *tensor.Tensor, s *spec) {
 		part, shape, offset := s.indexed(t)
 		tensor.FillBernoulli(part, key, 1-p, shape, offset)
 	})
-	out := x.Detach().keepWhere(keep, true).Scale(1 / (1 - p))
+	out := x.Detach().keepWhere(keep, true).Scale(by)
 	if x.tracked() {
-		out.recordTwice("Dropout", func(gy *Tensor) { x.accumulate(gy.keepWhere(keep, true).Scale(1 / (1 - p))) })
+		out.recordTwice("Dropout", func(gy *Tensor) { x.accumulate(gy.keepWhere(keep, true).Scale(by)) })
 	}
 	return out
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // A Dropout sets elements to 0 with probability P while a model trains, and scales the
-// others by 1/(1-P). The zero value drops nothing.
+// others by 1/(1-P). The zero value drops nothing, and a P of 1 all.
 //
 // It drops where gradients are computed: inside ValueAndGrad and Accumulate. So a model
 // needs no switch between training and evaluation. Every use has a key of its own; see
 // dtensor.Mesh.NextKey, and StartKeys for programs that resume.
 type Dropout struct {
-	P    float64 // from 0 on, below 1
+	P    float64 // from 0 to 1
 	Seed uint64
 
 	// Channels says that whole channels of x [B, C, …] are dropped, as by torch.nn.Dropout1d, Dropout2d
@@ -24,7 +24,7 @@ type Dropout struct {
 	Channels bool
 }
 
-// Forward returns x with elements dropped. It throws unless 0 ≤ P < 1, and with Channels for
+// Forward returns x with elements dropped. It throws unless 0 ≤ P ≤ 1, and with Channels for
 // an x of fewer than two dimensions.
 func (d Dropout) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	if d.Channels && x.NDim() < 2 {
@@ -47,8 +47,8 @@ func (d Dropout) Params() Params { return Func(nil).Params() }
 // drops reports whether Forward does something. It throws for a P that is no probability,
 // outside of training too.
 func (d Dropout) drops(x *dtensor.Tensor) bool {
-	if !(d.P >= 0 && d.P < 1) {
-		fault.Throw(fmt.Errorf("nn: Dropout: P is %v; give one that is at least 0 and below 1", d.P))
+	if !(d.P >= 0 && d.P <= 1) {
+		fault.Throw(fmt.Errorf("nn: Dropout: P is %v; give one from 0 to 1", d.P))
 	}
 	return d.P > 0 && x.Mesh().Training()
 }

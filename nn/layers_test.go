@@ -294,6 +294,13 @@ func TestDropout(t *testing.T) {
 		if d.Forward(x) != x {
 			return fmt.Errorf("it drops without gradients")
 		}
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return nn.Dropout{P: 1}.Forward(x).Sum(nil, false) }, x)
+		if err != nil {
+			return err
+		}
+		if local := tensor.ToSlice[float32](grads[0].Dense().Local()); slices.ContainsFunc(local, func(v float32) bool { return v != 0 }) {
+			return fmt.Errorf("a Dropout of all has the gradient %v", local)
+		}
 		return nil
 	})
 }
