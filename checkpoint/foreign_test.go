@@ -150,7 +150,7 @@ func TestTypesOfOthers(t *testing.T) {
 			return fmt.Errorf("checkpoint: %w", err)
 		}
 		return nil
-	}, "checkpoint: ", `"fp8" is of type F8_E4M3 there`)
+	}, "checkpoint: ", `"fp8" is of type F8_E4M3 there`, "convert it in the file, or leave it out of the State")
 	if _, err := diffCheckpoints(fs, "model", "model"); err == nil || !strings.Contains(err.Error(), `"fp4" is of type F4`) {
 		t.Errorf("Diff: %v", err)
 	}
