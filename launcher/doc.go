@@ -67,8 +67,10 @@
 // looks. A circle over several communicators has to stand for five, and is none while
 // a goroutine of a rank computes, sleeps, reads, or waits for a channel: it may yet make
 // the call that another rank waits for. A rank that is in no call for ten looks is asked
-// the same, and ends the job if its goroutines only wait for each other. --on-deadlock
-// ignore turns this off.
+// the same, and ends the job if its goroutines only wait for each other. Stacks do not show
+// timers, so a receiver may yet get something, and is left to --hang-timeout, but a wait for a
+// lock or a sync.WaitGroup that only a time.AfterFunc would end is taken as one for ever.
+// --on-deadlock ignore turns this off.
 //
 // If nothing moves for --hang-timeout the job ends too. Movement is that a call on a
 // communicator of several ranks begins or ends, that runtime.SetStep or runtime.Saved
