@@ -64,7 +64,8 @@ func Mesh(dp, tp, size int) (int, int, error) {
 		value int
 	}{{"dp", dp}, {"tp", tp}} {
 		if f.value > 0 && dp*tp == 0 && size%f.value != 0 {
-			return 0, 0, fmt.Errorf("-%s %d does not divide the %s that there are; give %s", f.name, f.value, ints.Counted(size, "rank"), divisors(size))
+			return 0, 0, fmt.Errorf("-%s %d does not divide the %s that there are; give %s",
+				f.name, f.value, ints.Counted(size, "rank"), divisors(size))
 		}
 	}
 	switch {
