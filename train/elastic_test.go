@@ -199,8 +199,8 @@ func TestElasticJobsGoOn(t *testing.T) {
 		{"two kills at once", "", []string{"0 2 17 kill", "0 1 17 kill"}, []string{from(1, 15)}},
 		{"all are killed", "", []string{"0 2 17 kill", "0 1 17 kill", "0 0 17 kill", "0 3 17 kill"},
 			[]string{from(1, 15)}},
-		{"a kill before the first snapshot", "", []string{"0 1 1 kill"}, []string{"restart 1; no snapshot is whole, so ranks without a checkpoint begin anew",
-			"restart 1 begins anew at step 0"}},
+		{"a kill before the first snapshot", "", []string{"0 1 1 kill"},
+			[]string{"restart 1; no snapshot is whole, so ranks without a checkpoint begin anew", "restart 1 begins anew at step 0"}},
 		{"an early exit", "", []string{"0 1 20 exit"}, []string{"rank 1 ended, without an error", from(1, 18)}},
 		{"an error", "", []string{"0 3 20 error"}, []string{"rank 3 on .* failed: boom", from(1, 18)}},
 		{"a panic", "", []string{"0 3 20 panic"}, []string{"panic: broken", from(1, 18)}},
@@ -213,7 +213,8 @@ func TestElasticJobsGoOn(t *testing.T) {
 		{"a damaged snapshot", "", []string{"0 1 17 damage"},
 			[]string{"the snapshot of step 15 in memory: .*CRC-32C", "resumed at step 12 from memory"}},
 		{"two damaged snapshots", "", []string{"0 1 17 damage-both"},
-			[]string{"the snapshot of step 15 in memory: .*CRC-32C", "step 12 in memory", "restart 1 begins anew at step 0: nothing whole was kept before"}},
+			[]string{"the snapshot of step 15 in memory: .*CRC-32C", "step 12 in memory",
+				"restart 1 begins anew at step 0: nothing whole was kept before"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
