@@ -366,8 +366,8 @@ func TestValueWithFieldsThatJSONOmits(t *testing.T) {
 		if err := errors.Join(store.Save(ctx, 1, &state), store.Wait()); err != nil {
 			return err
 		}
-		now.Phase, now.Best, now.Since, now.Last, now.Pair, now.Log = "end", 3, time.Now(), &inner{1}, [2]inner{{1}, {2}}, func() {}
-		now.Each, names["b"], of.Step, held.(*inner).Step = []inner{{8}, {9}}, 1, 7, 7
+		now.Phase, now.Best, now.Since, now.Last, now.Log = "end", 3, time.Now(), &inner{1}, func() {}
+		now.Pair, now.Each, names["b"], of.Step, held.(*inner).Step = [2]inner{{1}, {2}}, []inner{{8}, {9}}, 1, 7, 7
 		if _, _, err := store.Resume(ctx, &state); err != nil {
 			return err
 		}
@@ -385,7 +385,9 @@ func TestValueWithFieldsThatJSONOmits(t *testing.T) {
 func TestValueWithInterfaces(t *testing.T) {
 	type hidden struct{ A, b int }
 	fs := newMemFS()
-	for what, its := range map[string]any{"a list": []any{1, hidden{1, 2}}, "a map": map[string]any{"x": []any{&hidden{}}}, "itself": hidden{}} {
+	for what, its := range map[string]any{
+		"a list": []any{1, hidden{1, 2}}, "a map": map[string]any{"x": []any{&hidden{}}}, "itself": hidden{},
+	} {
 		sameError(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 			store, err := Open(ctx, world, "root", Options{fs: fs})
 			if err != nil {

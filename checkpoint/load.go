@@ -185,8 +185,8 @@ func match(x *index, state *State, o LoadOptions) ([]*fileTensor, error) {
 		delete(rest, f.name)
 		if f.entry = entries[f.name]; f.entry == nil {
 			if dt, ok := x.Unread[f.name]; ok {
-				return nil, fmt.Errorf("%q is of type %s there, and F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL can be read; convert it in the "+
-					"file, or leave it out of the State", f.name, dt)
+				return nil, fmt.Errorf("%q is of type %s there, and F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL can be read; convert it in "+
+					"the file, or leave it out of the State", f.name, dt)
 			}
 			missing = append(missing, f.name)
 			continue

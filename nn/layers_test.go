@@ -336,7 +336,9 @@ func TestLayerRefusals(t *testing.T) {
 			{"ConvTranspose2d.Forward", func() { nn.NewConvTranspose2d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 2}).Forward(x) }},
 			{"has no channels", func() { nn.Dropout{P: 0.5, Channels: true}.Forward(x.Reshape(-1)) }},
 			{"smaller than the kernel", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 5}).Forward(x) }},
-			{"it wants [batch, 2 channels] and 1 dimension of positions", func() { nn.NewConv1d(init, nn.ConvConfig{In: 2, Out: 4, Kernel: 1}).Forward(x) }},
+			{"it wants [batch, 2 channels] and 1 dimension of positions", func() {
+				nn.NewConv1d(init, nn.ConvConfig{In: 2, Out: 4, Kernel: 1}).Forward(x)
+			}},
 			{"it wants [batch, 2 channels]", func() { nn.NewBatchNorm(init, 2).Forward(x) }},
 			{"a batch of two or more", func() {
 				_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {

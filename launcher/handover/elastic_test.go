@@ -18,6 +18,9 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
+// anew is said where there is nothing in memory to go on from.
+const anew = "no snapshot is whole, so ranks without a checkpoint begin anew"
+
 // What an attempt has told decides whether another follows, where, and with how many ranks.
 func TestElasticDecisions(t *testing.T) {
 	started := func(host string, ranks ...int) (said []job.Word) {
@@ -65,10 +68,10 @@ func TestElasticDecisions(t *testing.T) {
 		{"a program that a host lacks", "--elastic restart", "node1:2,node2:2", []attempt{{[]job.Word{
 			{Kind: job.Ended, Rank: 2, Status: 127, Host: "node2.site", Text: "there is no program"}}, here, 0, "by its own word"}}},
 		{"a rank that is never placed", "--elastic restart", "node1:2,node2:2", []attempt{{[]job.Word{
-			{Kind: job.Placed, Rank: 0, Host: "node1.site"}}, both, 4, "restart 1; no snapshot is whole, so ranks without a checkpoint begin anew"}}},
+			{Kind: job.Placed, Rank: 0, Host: "node1.site"}}, both, 4, "restart 1; " + anew}}},
 		{"no rank starts", "--elastic restart", "node1:2,node2:2", []attempt{{nil, here, 0, "before its first step"}}},
 		{"a host is down at the start", "--elastic restart", "node1:2,node2:2,node3:2", []attempt{{ssh("connect to host node2 port 22: No route"),
-			here, 4, "node2 lost: it does not answer, or its memory is gone; starting the job again, restart 1; no snapshot is whole, so ranks without a checkpoint begin anew"}}},
+			here, 4, "node2 lost: it does not answer, or its memory is gone; starting the job again, restart 1; " + anew}}},
 		{"a host is down at the start, shrink", "--elastic shrink", "node1:2,node2:2",
 			[]attempt{{ssh("connect to host node2 port 22: Connection timed out"), here, 2, "with 2 ranks"}}},
 		{"the spare host is down", "--elastic restart", "node1:2,node2:2,node3:2", []attempt{
@@ -80,11 +83,11 @@ func TestElasticDecisions(t *testing.T) {
 		{"a host that does not let in", "--elastic restart", "node1:2,node2:2", []attempt{{ssh("root@node2: Permission denied (publickey)."),
 			here, 0, "not starting the job again: node2 cannot be reached"}}},
 		{"ssh names no host", "--elastic restart", "node1:2,node2:2", []attempt{{ssh("Connection timed out during banner exchange"),
-			both, 4, "restart 1; no snapshot is whole, so ranks without a checkpoint begin anew"}}},
+			both, 4, "restart 1; " + anew}}},
 		{"a daemon dies before the first step", "--elastic restart", "node1:2,node2:2", []attempt{{append(all,
-			job.Word{Kind: job.Dragged, Rank: 1, Status: 1, Host: "node1.site", Text: "rank 2 ended"}), both, 4, "no snapshot is whole, so ranks without a checkpoint begin anew"}}},
+			job.Word{Kind: job.Dragged, Rank: 1, Status: 1, Host: "node1.site", Text: "rank 2 ended"}), both, 4, anew}}},
 		{"killed before the first step", "--elastic restart", "node1:2,node2:2",
-			[]attempt{{append(all, killed), both, 4, "restart 1; no snapshot is whole, so ranks without a checkpoint begin anew"}}},
+			[]attempt{{append(all, killed), both, 4, "restart 1; " + anew}}},
 		{"no progress", "--elastic restart", "node1:2,node2:2", []attempt{
 			{append(all, begun, kept(3), killed), both, 4, "restart 1"}, {append(all, begun, killed), both, 4, "restart 2"},
 			{append(all, begun, kept(6), killed), both, 4, "restart 3"}, {append(all, begun, kept(6), killed), both, 4, "restart 4"},
@@ -139,7 +142,7 @@ func TestElasticScales(t *testing.T) {
 	}{
 		{2, 0, "node1.site node2.site node3.site", 5, true, 2, "starting the job again with 2 ranks, restart 1, from the last snapshot", 2},
 		{6, 0, "node1.site node2.site node3.site", 5, true, 6, "starting the job again with 6 ranks, restart 1, from the last snapshot", 6},
-		{3, 0, "node1.site node2.site node3.site", 0, true, 3, "with 3 ranks, restart 1; no snapshot is whole, so ranks without a checkpoint begin anew", 3},
+		{3, 0, "node1.site node2.site node3.site", 0, true, 3, "with 3 ranks, restart 1; " + anew, 3},
 		{5, 0, "node1.site node3.site", 5, true, 4, "node2 lost: it does not answer, or its memory is gone; starting the job again, " +
 			"restart 1", 5},
 		{6, 1, "node1.site node2.site", 5, true, 6, "trying all hosts again: those that are left have no slots for 6 ranks; " +
