@@ -107,6 +107,11 @@ func TestFieldsThatGobLeavesOut(t *testing.T) {
 }
 
 func TestWhatGobRefuses(t *testing.T) {
+	ring := map[string]any{}
+	ring["again"] = &ring
+	if _, err := Encode(ring); err == nil || !strings.Contains(err.Error(), "what it is part of") {
+		t.Errorf("a value that holds itself: %v", err)
+	}
 	if _, err := Encode(make(chan int)); err == nil || !strings.Contains(err.Error(), "chan") {
 		t.Errorf("a channel: %v", err)
 	}
