@@ -431,7 +431,7 @@ func TestSaveByOneRank(t *testing.T) {
 		} else {
 			err = comm.Barrier(ctx, world)
 		}
-		if want := "rank 0 called AllReduce min int64[1] for package checkpoint at "; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "rank 0 called AllReduce min int64[3] for package checkpoint at "; err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("got %v, want %q", err, want)
 		}
 		return nil
