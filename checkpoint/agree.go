@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc64"
-	"path/filepath"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -17,7 +16,7 @@ import (
 func agree(ctx context.Context, c *comm.Comm, err error) error { return agreeOn(ctx, c, "", err) }
 
 // agreeOn is agree, and where no rank has an error it is one, on every rank, that ranks were given
-// other things, such as a folder.
+// other things, such as another step.
 func agreeOn(ctx context.Context, c *comm.Comm, given string, err error) error {
 	digest := int64(crc64.Checksum([]byte(given), crc64.MakeTable(crc64.ECMA)) >> 1)
 	first := []int64{int64(c.Size()), digest, -digest}
@@ -67,9 +66,6 @@ func differ(ctx context.Context, c *comm.Comm, given string) error {
 	r := slices.IndexFunc(all, func(its []byte) bool { return !bytes.Equal(its, all[0]) })
 	return fmt.Errorf("rank %d has the %s and rank %d the %s; give the same on every rank", c.WorldRank(0), all[0], c.WorldRank(r), all[r])
 }
-
-// onPath names a path for agreeOn. Ways to write one relative path are the same.
-func onPath(path string) string { return fmt.Sprintf("path %q", filepath.Clean(path)) }
 
 // onStep names a step for agreeOn.
 func onStep(step int) string { return fmt.Sprintf("step %d", step) }

@@ -100,7 +100,7 @@ func OpenDigestLog(ctx context.Context, world *comm.Comm, path string, goOn bool
 	if world.Rank() == 0 && !isPlanned(world) {
 		l.file, err = openDigests(path, goOn, world.Size())
 	}
-	if err := agreeOn(ctx, world, onPath(path), err); err != nil {
+	if err := agree(ctx, world, err); err != nil {
 		return nil, fmt.Errorf("checkpoint: OpenDigestLog: %w", err)
 	}
 	return l, nil

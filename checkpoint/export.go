@@ -58,7 +58,7 @@ func export(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state
 	if o.MaxFileBytes == 0 {
 		o.MaxFileBytes = 5e9
 	}
-	if err := agreeOn(ctx, c, onPath(path), err); err != nil {
+	if err := agree(ctx, c, err); err != nil {
 		return err
 	}
 	sorted := state.sorted()

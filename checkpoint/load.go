@@ -51,7 +51,7 @@ type LoadOptions struct {
 // take only what they can hold: 1.5 is an error. A model may have tensors of other types,
 // such as float8, as long as state does not ask for them.
 //
-// Load is collective over world and its error, which names the file and the
+// Load is collective over world. Rank 0's path counts. Its error, which names the file and the
 // tensor, is the same on every rank: names that are missing or unexpected, a
 // shape that differs, a file that is damaged or cut off. After an error in the
 // reading itself tensors may have been changed in part; after one that the index
@@ -131,7 +131,7 @@ func shareIndex(ctx context.Context, c *comm.Comm, fs fileSystem, path string) (
 			kind[0] = 1
 		}
 	}
-	if err = agreeOn(ctx, c, onPath(path), err); err != nil {
+	if err = agree(ctx, c, err); err != nil {
 		return "", false, nil, err
 	}
 	if err = comm.Broadcast(ctx, c, kind, 0); err != nil {

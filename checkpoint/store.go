@@ -75,7 +75,8 @@ type Store struct {
 }
 
 // Open returns the store of the ranks of world in the folder root, which it makes
-// if needed. On several hosts root is on a file system that all of them share.
+// if needed. That of rank 0 counts, so a name made of the time may differ. On several hosts
+// root is on a file system that all of them share.
 //
 // One job at a time may save there: rank 0 locks the file "lock" in root until its
 // process ends, however that happens, and while another process has the lock Open
@@ -101,7 +102,7 @@ func Open(ctx context.Context, world *comm.Comm, root string, o Options) (_ *Sto
 			}
 		}
 	}
-	if err := agreeOn(ctx, world, onPath(root), err); err != nil {
+	if err := agree(ctx, world, err); err != nil {
 		return nil, fmt.Errorf("checkpoint: Open: %w", err)
 	}
 	if s.c, err = world.Split(ctx, 0, world.Rank()); err != nil {
