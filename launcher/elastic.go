@@ -7,10 +7,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
@@ -79,7 +79,7 @@ func (a *attempt) goesOn(f failure, o *supervisor.Outcome) bool {
 			return false
 		case n != a.elastic.ranks:
 			a.console.Say("not starting the job again: on %s the program failed by its own word before its first step; it ran on %d",
-				phrase.Count(n, "rank"), a.elastic.ranks)
+				ints.Counted(n, "rank"), a.elastic.ranks)
 			return false
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
 // forecastUsage fits a screen.
@@ -207,7 +207,7 @@ func sizeOf(bytes int) string {
 
 // writeForecast prints a report for a person. memory is the limit of a rank, 0: none.
 func writeForecast(w io.Writer, r *forecast.Report, memory int) {
-	fmt.Fprintf(w, "%s%s\n\n", phrase.Count(r.Size, "rank"), meshOf(r))
+	fmt.Fprintf(w, "%s%s\n\n", ints.Counted(r.Size, "rank"), meshOf(r))
 	writeMemory(w, r)
 	writeCalls(w, r)
 	work := slices.MaxFunc(r.Ranks, func(a, b *forecast.Rank) int { return cmp.Compare(a.FLOPs, b.FLOPs) })
@@ -249,7 +249,7 @@ func writeCalls(w io.Writer, r *forecast.Report) {
 	fmt.Fprintln(w, "\nby group")
 	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range byGroup(most.Calls) {
-		fmt.Fprintf(t, "  %s (%d)\t%s\t%s\n", c.Group, c.Size, phrase.Count(c.Count, "call"), sizeOf(c.Bytes))
+		fmt.Fprintf(t, "  %s (%d)\t%s\t%s\n", c.Group, c.Size, ints.Counted(c.Count, "call"), sizeOf(c.Bytes))
 	}
 	t.Flush()
 }
@@ -277,7 +277,7 @@ func writeMemory(w io.Writer, r *forecast.Report) {
 	fmt.Fprintln(t, "  ranks\tfor instance\tparameters\tgradients\toptimizer\tothers\ttogether\tat")
 	for i, m := range rows {
 		if i == mostRows {
-			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(rows)-i, "row"))
+			fmt.Fprintf(t, "  … and %s more\n", ints.Counted(len(rows)-i, "row"))
 			break
 		}
 		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.ranks, m.first, sizeOf(m.Parameters), sizeOf(m.Gradients), sizeOf(m.State),

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
@@ -114,7 +115,7 @@ func writeTrials(w io.Writer, trials []trial, size, memory int, asJSON bool) err
 		out.SetIndent("", "  ")
 		return out.Encode(trials)
 	}
-	fmt.Fprintf(w, "%s, %s, the fastest first\n", phrase.Count(size, "rank"), phrase.Count(len(trials), "plan"))
+	fmt.Fprintf(w, "%s, %s, the fastest first\n", ints.Counted(size, "rank"), ints.Counted(len(trials), "plan"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  step\tcompute\tcalls\tmemory\targuments")
 	for _, k := range trials {

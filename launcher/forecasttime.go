@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
@@ -21,9 +22,9 @@ func writeTime(w io.Writer, r *forecast.Report) {
 	if p == nil {
 		return
 	}
-	ranks := phrase.Count(min(r.Net[0].Ranks, r.Size), "rank")
+	ranks := ints.Counted(min(r.Net[0].Ranks, r.Size), "rank")
 	fmt.Fprintf(w, "\na step takes %s, predicted; %s on a host of %s%s\n", phrase.Seconds(p.Seconds), ranks,
-		phrase.Count(r.Machine.Cores, "core"), levels(r.Net))
+		ints.Counted(r.Machine.Cores, "core"), levels(r.Net))
 	writeRankTimes(w, p)
 	writePath(w, p)
 	writeKernels(w, r)
@@ -46,7 +47,7 @@ func writeRankTimes(w io.Writer, p *forecast.Prediction) {
 	}
 	for i, key := range order {
 		if i == mostRows {
-			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(order)-i, "row"))
+			fmt.Fprintf(t, "  … and %s more\n", ints.Counted(len(order)-i, "row"))
 			break
 		}
 		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\n", count[key], first[key], key.compute, key.communication, key.waits)
@@ -81,7 +82,7 @@ func writeKernels(w io.Writer, r *forecast.Report) {
 		if i == mostShares {
 			break
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", phrase.Seconds(k.Seconds), phrase.Count(k.Count, "call"), k.Name)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", phrase.Seconds(k.Seconds), ints.Counted(k.Count, "call"), k.Name)
 	}
 	t.Flush()
 }

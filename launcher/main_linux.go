@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/depot"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/launcher/build"
 	"github.com/gorun-spmd/gorun/launcher/doctor"
 	"github.com/gorun-spmd/gorun/launcher/exit"
@@ -20,7 +21,6 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/stdio"
 	"github.com/gorun-spmd/gorun/launcher/top"
 )
@@ -123,7 +123,7 @@ func launchHere(o *options.Options, paths []string, stdout io.Writer, c *stdio.C
 		p.writeBindings(os.Stderr)
 	}
 	if len(p.ranks) > p.cores {
-		c.Say("%d ranks share %s", len(p.ranks), phrase.Count(p.cores, "usable core"))
+		c.Say("%d ranks share %s", len(p.ranks), ints.Counted(p.cores, "usable core"))
 	}
 	d, err := startDashboard(o, c.Say)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/guardian"
 	"github.com/gorun-spmd/gorun/launcher/machine"
@@ -89,7 +90,7 @@ func (p *plan) env(r int, j job.Job, people bool) []string {
 
 // write prints the plan, one line a fact, ranks that are alike together.
 func (p *plan) write(w io.Writer) {
-	fmt.Fprintf(w, "host %s: %s on %s\n", p.host, phrase.Count(len(p.ranks), "rank"), phrase.Count(p.cores, "usable core"))
+	fmt.Fprintf(w, "host %s: %s on %s\n", p.host, ints.Counted(len(p.ranks), "rank"), ints.Counted(p.cores, "usable core"))
 	for i, a := range p.apps {
 		first := slices.IndexFunc(p.ranks, func(it place) bool { return it.app == i })
 		last := first

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/stdio"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
@@ -40,7 +40,7 @@ func attempts(o *options.Options, planFor func(ranks int) *plan, c *stdio.Consol
 		suspended += a.suspended
 		with := ""
 		if a.next != ranks {
-			with = " with " + phrase.Count(a.next, "rank")
+			with = " with " + ints.Counted(a.next, "rank")
 		}
 		ranks = a.next
 		c.Say("starting the job again%s, restart %d%s", with, n+1, a.from())

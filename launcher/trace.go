@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/launcher/exit"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/report"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
@@ -99,7 +99,7 @@ func (a *attempt) writeTrace(o *supervisor.Outcome) int {
 			if dropped > 0 {
 				lost = fmt.Sprintf("; the first %d found no room", dropped)
 			}
-			a.console.Say("%s has %s of %s%s; ui.perfetto.dev opens it", path, phrase.Count(calls, "event"), phrase.Count(len(parts), "rank"), lost)
+			a.console.Say("%s has %s of %s%s; ui.perfetto.dev opens it", path, ints.Counted(calls, "event"), ints.Counted(len(parts), "rank"), lost)
 		}
 	}
 	if path := a.numbered(a.opts.Report); path != "" {

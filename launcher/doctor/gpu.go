@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
@@ -85,10 +86,10 @@ func (c *checkup) gpus() finding {
 	switch {
 	case len(libs) > 0 && len(devices) > 0:
 		f.OK = true
-		f.Text = fmt.Sprintf("%s (%s); %s, %s", phrase.Count(len(devices), "GPU"), sortsOf(devices), libs[0], driverOf(devices[0].driver))
+		f.Text = fmt.Sprintf("%s (%s); %s, %s", ints.Counted(len(devices), "GPU"), sortsOf(devices), libs[0], driverOf(devices[0].driver))
 	case len(libs) > 0 && len(files) > 0:
 		f.OK = true
-		f.Text = phrase.Count(len(files), "GPU")
+		f.Text = ints.Counted(len(files), "GPU")
 		if models := c.models(); len(models) > 0 {
 			f.Text += " (" + strings.Join(models, ", ") + ")"
 		}
@@ -98,7 +99,7 @@ func (c *checkup) gpus() finding {
 			f.Text += ", " + driverOf(v[7])
 		}
 	case len(files) > 0:
-		f.Text, f.Fix = phrase.Count(len(files), "GPU")+", but no libcuda.so.1: the driver's library is not installed, or not in this container",
+		f.Text, f.Fix = ints.Counted(len(files), "GPU")+", but no libcuda.so.1: the driver's library is not installed, or not in this container",
 			c.install("libcuda1", "nvidia-driver-cuda-libs")
 	case c.nvidiaOnBus():
 		f.Text, f.Fix = "a GPU on the bus, but no /dev/nvidia*: the driver is not loaded, or the container was started without the GPU",

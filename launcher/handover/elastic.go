@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/depot"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
@@ -150,7 +150,7 @@ func (h *Handover) goesOn(alive []string, wanted int, say func(format string, ar
 		e.progress.Best = max(e.progress.Best, kept)
 		if len(lost) == 0 && !h.fits(e.hosts, wanted) {
 			e.hosts = h.list.hosts
-			say("trying all hosts again: those that are left have no slots for %s", phrase.Count(wanted, "rank"))
+			say("trying all hosts again: those that are left have no slots for %s", ints.Counted(wanted, "rank"))
 		}
 	} else {
 		e.progress.Failed(kept)
@@ -173,13 +173,13 @@ func (h *Handover) goesOn(alive []string, wanted int, say func(format string, ar
 		say("not starting the job again: %s", e.progress.Barren())
 		return false
 	case len(e.hosts) == 0 || next < least:
-		say("not starting the job again: no slots are left for %s", phrase.Count(least, "rank"))
+		say("not starting the job again: no slots are left for %s", ints.Counted(least, "rank"))
 		return false
 	}
 	h.opts.Apps[0].Ranks = next
 	with := ""
 	if next != ranks {
-		with = " with " + phrase.Count(next, "rank")
+		with = " with " + ints.Counted(next, "rank")
 	}
 	from := "; no snapshot is whole, so ranks without a checkpoint begin anew"
 	if e.progress.Best >= 0 {

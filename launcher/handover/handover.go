@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/internal/depot"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/guardian"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/stdio"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 	"github.com/gorun-spmd/gorun/launcher/terminal"
@@ -283,7 +283,7 @@ func (h *Handover) attempt(paths, more []string) (status int, o *supervisor.Outc
 	}
 	if h.remote {
 		h.console.Say("starting %s on %s with %s; %s must exist on every host%s",
-			phrase.Count(h.opts.Size(), "rank"), hostNames(plan.Hosts), plan.Argv[0], strings.Join(paths, " and "), builtHere(h.opts))
+			ints.Counted(h.opts.Size(), "rank"), hostNames(plan.Hosts), plan.Argv[0], strings.Join(paths, " and "), builtHere(h.opts))
 	}
 	if h.opts.Trace != "" {
 		_ = os.Truncate(h.opts.Trace, 0) // what an earlier job has left is not this one's

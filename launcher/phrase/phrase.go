@@ -9,14 +9,6 @@ import (
 	"unicode"
 )
 
-// Count returns a number with its noun: "1 rank" or "4 ranks".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
 // Quote returns a command line that a shell would read as argv.
 func Quote(argv []string) string {
 	words := make([]string, len(argv))

@@ -5,8 +5,8 @@ package supervisor
 import (
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/snapshot"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
 // Resizes reports whether gorun scale has asked for another number of ranks than an elastic job has, and says so. It asks in the memory
@@ -18,11 +18,11 @@ func Resizes(m snapshot.Memory, has int, grace time.Duration, refusal func(ranks
 	}
 	refused := refusal(wanted)
 	if wanted != has && refused == "" {
-		say("%s wanted: ranks have %v to keep their state and end", phrase.Count(wanted, "rank"), grace)
+		say("%s wanted: ranks have %v to keep their state and end", ints.Counted(wanted, "rank"), grace)
 		return true
 	}
 	if refused != "" {
-		say("%s wanted, and refused: %s", phrase.Count(wanted, "rank"), refused)
+		say("%s wanted, and refused: %s", ints.Counted(wanted, "rank"), refused)
 	}
 	_ = snapshot.Want(m, 0)
 	return false

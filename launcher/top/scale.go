@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
 const scaleUsage = `usage: gorun scale [JOB] N
@@ -56,7 +56,7 @@ func Scale(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gorun scale: %v\n", err)
 		return 1
 	}
-	fmt.Fprintf(stdout, "job %d goes on with %s\n", j.launcher, phrase.Count(ranks, "rank"))
+	fmt.Fprintf(stdout, "job %d goes on with %s\n", j.launcher, ints.Counted(ranks, "rank"))
 	return 0
 }
 
@@ -109,10 +109,10 @@ func (j *runningJob) scale(ranks int) error {
 		if _, has, err := snapshot.Running(memory); err != nil || has == ranks {
 			return err
 		}
-		return fmt.Errorf("job %d does not go on with %s; it says why", launcher, phrase.Count(ranks, "rank"))
+		return fmt.Errorf("job %d does not go on with %s; it says why", launcher, ints.Counted(ranks, "rank"))
 	}
 	_ = snapshot.Want(memory, 0)
-	return fmt.Errorf("job %d has not begun with %s in %v; see what it says", launcher, phrase.Count(ranks, "rank"), scaleTime)
+	return fmt.Errorf("job %d has not begun with %s in %v; see what it says", launcher, ints.Counted(ranks, "rank"), scaleTime)
 }
 
 // openSnapshots opens the memory for snapshots that a launcher, or its rank, has open.

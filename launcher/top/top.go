@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/launcher/options"
-	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/proc"
 	"github.com/gorun-spmd/gorun/launcher/terminal"
 )
@@ -102,7 +102,7 @@ func (j *runningJob) firstView() []rankView {
 
 // title returns the line above the table.
 func (j *runningJob) title() string {
-	return fmt.Sprintf("job %d: %s, %s", j.launcher, phrase.Count(j.segment.Ranks(), "rank"), j.command)
+	return fmt.Sprintf("job %d: %s, %s", j.launcher, ints.Counted(j.segment.Ranks(), "rank"), j.command)
 }
 
 // A topScreen shows a job on a terminal until the job ends or the user quits.
