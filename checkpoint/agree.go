@@ -1,11 +1,9 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -13,13 +11,11 @@ import (
 
 // agree returns the error of the lowest rank that has one, on every rank; nil if
 // none has. Damage is damage on every rank. An error of c itself is returned as it is.
-func agree(ctx context.Context, c *comm.Comm, err error) error { return agreeOn(ctx, c, "", err) }
+func agree(ctx context.Context, c *comm.Comm, err error) error { return agreeOnStep(ctx, c, 0, err) }
 
-// agreeOn is agree, and where no rank has an error it is one, on every rank, that ranks were given
-// other things, such as another step.
-func agreeOn(ctx context.Context, c *comm.Comm, given string, err error) error {
-	digest := int64(crc64.Checksum([]byte(given), crc64.MakeTable(crc64.ECMA)) >> 1)
-	first := []int64{int64(c.Size()), digest, -digest}
+// agreeOnStep is agree, and where no rank has an error it is one, on every rank, that ranks were given other steps.
+func agreeOnStep(ctx context.Context, c *comm.Comm, step int, err error) error {
+	first := []int64{int64(c.Size()), int64(step), int64(-step)}
 	if err != nil {
 		first[0] = int64(c.Rank())
 	}
@@ -31,7 +27,7 @@ func agreeOn(ctx context.Context, c *comm.Comm, given string, err error) error {
 		if first[1] == -first[2] {
 			return nil
 		}
-		return differ(ctx, c, given)
+		return differ(ctx, c, step)
 	}
 	root := int(first[0])
 	const plain, damage = 'p', 'd'
@@ -57,15 +53,13 @@ func agreeOn(ctx context.Context, c *comm.Comm, given string, err error) error {
 	return fmt.Errorf("rank %d: %w", c.WorldRank(root), err)
 }
 
-// differ names the first rank that was given something else than the first one.
-func differ(ctx context.Context, c *comm.Comm, given string) error {
-	all, err := comm.AllGatherSlices(ctx, c, []byte(given))
-	if err != nil {
+// differ names the first rank that was given another step than the first one.
+func differ(ctx context.Context, c *comm.Comm, step int) error {
+	all := make([]int64, c.Size())
+	if err := comm.AllGather(ctx, c, all, []int64{int64(step)}); err != nil {
 		return err
 	}
-	r := slices.IndexFunc(all, func(its []byte) bool { return !bytes.Equal(its, all[0]) })
-	return fmt.Errorf("rank %d has the %s and rank %d the %s; give the same on every rank", c.WorldRank(0), all[0], c.WorldRank(r), all[r])
+	r := slices.IndexFunc(all, func(its int64) bool { return its != all[0] })
+	return fmt.Errorf("rank %d has the step %d and rank %d the step %d; give the same on every rank",
+		c.WorldRank(0), all[0], c.WorldRank(r), all[r])
 }
-
-// onStep names a step for agreeOn.
-func onStep(step int) string { return fmt.Sprintf("step %d", step) }

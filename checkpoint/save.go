@@ -187,7 +187,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 	if s.c.Rank() == 0 && err == nil {
 		target, err = s.prepare(ctx, snap.step)
 	}
-	if err = agreeOn(ctx, s.c, onStep(snap.step), err); err != nil {
+	if err = agreeOnStep(ctx, s.c, snap.step, err); err != nil {
 		return err
 	}
 	name, err := comm.BroadcastSlices(ctx, s.c, []byte(target.working), 0)

@@ -228,7 +228,7 @@ func (s *Snapshots) Save(ctx context.Context, step int) (err error) {
 			return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
 		}
 	}
-	if err := agreeOn(ctx, s.c, onStep(step), s.save(ctx, step)); err != nil {
+	if err := agreeOnStep(ctx, s.c, step, s.save(ctx, step)); err != nil {
 		return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
 	}
 	s.last.Sequence++
