@@ -38,7 +38,7 @@ func CheckJSONValue(v reflect.Value) error { return jsons.writesValue(v, map[ref
 // were found to be written.
 func (f *form) writesValue(v reflect.Value, seen map[reflect.Type]bool) error {
 	t := v.Type()
-	if err := f.writesAll(t, seen); err != nil || !f.holdsAny(t, map[reflect.Type]bool{}) {
+	if err := f.writesAll(t, seen); err != nil || !f.holds(t, map[reflect.Type]bool{}, reflect.Interface) {
 		return err
 	}
 	switch t.Kind() {
@@ -74,22 +74,23 @@ func (f *form) writesValue(v reflect.Value, seen map[reflect.Type]bool) error {
 	return nil
 }
 
-// holdsAny reports whether f writes interfaces in values of t, beside those of types in seen.
-func (f *form) holdsAny(t reflect.Type, seen map[reflect.Type]bool) bool {
+// holds reports whether f writes something of the kinds in values of t, beside those of types in seen.
+func (f *form) holds(t reflect.Type, seen map[reflect.Type]bool, kinds ...reflect.Kind) bool {
 	if seen[t] || f.writesItself(t) {
 		return false
 	}
 	seen[t] = true
-	switch t.Kind() {
-	case reflect.Interface:
+	if slices.Contains(kinds, t.Kind()) {
 		return true
+	}
+	switch t.Kind() {
 	case reflect.Map:
-		return f.holdsAny(t.Key(), seen) || f.holdsAny(t.Elem(), seen)
+		return f.holds(t.Key(), seen, kinds...) || f.holds(t.Elem(), seen, kinds...)
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return f.holdsAny(t.Elem(), seen)
+		return f.holds(t.Elem(), seen, kinds...)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if !f.leavesOut(t.Field(i)) && f.holdsAny(t.Field(i).Type, seen) {
+			if !f.leavesOut(t.Field(i)) && f.holds(t.Field(i).Type, seen, kinds...) {
 				return true
 			}
 		}

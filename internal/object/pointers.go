@@ -9,31 +9,15 @@ import (
 // checkPointers returns an error if encoding/gob would not write what a pointer in v points to: a zero that a field of a struct
 // points to, for which it writes nothing, so that the field would arrive as nil; or a value that the pointer itself is part of.
 func checkPointers(v reflect.Value) error {
-	if !mayPoint(v.Type(), map[reflect.Type]bool{}) {
+	if !mayPoint(v.Type()) {
 		return nil
 	}
 	return make(trail).follow(v)
 }
 
-// mayPoint reports whether values of t, or of a type in it that is not in seen, have pointers that gob follows.
-func mayPoint(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] || gobs.writesItself(t) {
-		return false
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		return true
-	case reflect.Map, reflect.Slice, reflect.Array:
-		return mayPoint(t.Elem(), seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if mayPoint(t.Field(i).Type, seen) {
-				return true
-			}
-		}
-	}
-	return false
+// mayPoint reports whether values of t have pointers that gob follows.
+func mayPoint(t reflect.Type) bool {
+	return gobs.holds(t, map[reflect.Type]bool{}, reflect.Pointer, reflect.Interface)
 }
 
 // A trail has the pointers that lead to a value.
@@ -67,7 +51,7 @@ func (on trail) follow(v reflect.Value) error {
 			}
 		}
 	case reflect.Slice, reflect.Array:
-		if !mayPoint(v.Type(), map[reflect.Type]bool{}) {
+		if !mayPoint(v.Type()) {
 			return nil
 		}
 		for i := range v.Len() {
