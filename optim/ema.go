@@ -95,8 +95,7 @@ type means struct {
 
 // newMeans returns means that have the present values of params.
 func newMeans(call string, params []*dtensor.Tensor) means {
-	m := means{params: params, places: placesOf(call, params)}
-	m.tensors = states(params)
+	m := means{params: params, places: placesOf(call, params), tensors: states(params)} // in this order: a parameter may be nil
 	first := make(map[*dtensor.Tensor]int, len(params))
 	for i, p := range params {
 		if k, again := first[p]; again {

@@ -154,7 +154,7 @@ func unmoved(call, maker string, params []*dtensor.Tensor, places [][]layout.Pla
 	}
 }
 
-// placesOf returns the placements of each parameter.
+// placesOf returns the placements of each parameter. It throws an error of call if one is nil.
 func placesOf(call string, params []*dtensor.Tensor) (places [][]layout.Placement) {
 	for i, p := range params {
 		if p == nil {
