@@ -60,13 +60,17 @@ func poolOf[T Float]() *sync.Pool {
 // An operand that is read too few times to be worth packing is not packed; nor is a
 // small one, unless its rows compete for the same cache lines. For tiles of float32 an A of bfloat16
 // that is not worth packing is widened in blocks, and such a B is read by the tiles if few rows are
-// made of it. Else bfloat16 always is packed.
+// made of it. Tiles of pairs read an A of any size whose rows are pairs, unless these compete. Else bfloat16 always is packed.
 //
 // With t it does the part of a pairwise sum that t says. Then, and for a C of bfloat16, which is rounded tile by tile, all of k has to
 // be one block.
 func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T], t *tree[T]) {
 	once := n <= 2*kn.cols // A is read, or twice
 	inPlaceA := a.half == nil && (once || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
+	lies := a // in pairs if tiles read pairs
+	if a.half != nil && kn.depth() == 2 && a.col == 1 && a.row%2 == 0 && k%2 == 0 && a.row*2%page != 0 {
+		lies, inPlaceA = matrix[T]{pairsOf[T](a.half), nil, a.row / 2, 1}, true
+	}
 	widenA := a.half != nil && kn.depth() == 1 && !kn.likePairs && (once || m*k <= smallOperand)
 	inPlaceB := b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
 	if b.half != nil {
@@ -119,7 +123,7 @@ func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 				}
 				switch {
 				case inPlaceA:
-					ap = panels[T]{a.from(i, p), kn.rows * a.row}
+					ap = panels[T]{lies.from(i, kn.steps(p)), kn.rows * lies.row}
 				case widenA:
 					ap = widened(kn, ws.a[at:], a.half[i*a.row+p*a.col:], a.row, a.col, mb, kb, done)
 				default:

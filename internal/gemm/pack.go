@@ -112,3 +112,8 @@ func packStrips[T Float](kn *kernel, dst []T, a matrix[T], m, k int, room []T) {
 func halvesOf[T Float](s []T) []dtype.BF16 {
 	return unsafe.Slice((*dtype.BF16)(unsafe.Pointer(unsafe.SliceData(s))), 2*len(s))
 }
+
+// pairsOf returns the memory of s as pairs of elements, in the bits of a float32. An odd element is left out.
+func pairsOf[T Float](s []dtype.BF16) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(s))), len(s)/2)
+}

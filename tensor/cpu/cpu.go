@@ -36,7 +36,7 @@ type own struct {
 // Native reports whether the kernel of this name takes a narrow type.
 func (c *own) Native(name string, dt dtype.DType) bool {
 	switch name {
-	case "Binary", "BinaryScalar", "MatMul":
+	case "Binary", "BinaryScalar", "CrossEntropyGrad", "MatMul":
 		return dt == dtype.BFloat16
 	}
 	return false

@@ -106,8 +106,15 @@ func shiftedDot[T float](s []T, total, top float64) float64 {
 func (c *own) CrossEntropyGrad(to dtype.DType, dst unsafe.Pointer, l kernel.ClassLogits, lse, coef unsafe.Pointer) {
 	t, n, classes := indices(l.Target), l.Rows, l.Classes
 	if l.DType == dtype.Float64 {
-		xentGrad(sliceOf[float64](dst, n*classes), sliceOf[float64](l.Logits, n*classes), &t, sliceOf[float64](lse, n),
-			sliceOf[float64](coef, n*3), optional[float64](l.Weight, classes), classes, l.Lo, scaledExp[float64], nil)
+		g := classGrad[float64]{&t, sliceOf[float64](lse, n), sliceOf[float64](coef, n*3), optional[float64](l.Weight, classes), classes, l.Lo,
+			scaledExp[float64]}
+		g.rows(sliceOf[float64](dst, n*classes), sliceOf[float64](l.Logits, n*classes), nil)
+		return
+	}
+	g := classGrad[float32]{&t, sliceOf[float32](lse, n), sliceOf[float32](coef, n*3), optional[float32](l.Weight, classes), classes, l.Lo,
+		simd.Ordinary().ScaledExp}
+	if to == dtype.BFloat16 {
+		halves(&g, sliceOf[dtype.BF16](dst, n*classes), l)
 		return
 	}
 	d, x := sliceOf[float32](dst, n*classes), sliceOf[float32](l.Logits, n*classes)
@@ -115,8 +122,7 @@ func (c *own) CrossEntropyGrad(to dtype.DType, dst unsafe.Pointer, l kernel.Clas
 	if mode := simd.Writing(d, x); mode.NonTemporal {
 		nonTemporal = mode.ScaledExp
 	}
-	xentGrad(d, x, &t, sliceOf[float32](lse, n), sliceOf[float32](coef, n*3), optional[float32](l.Weight, classes), classes, l.Lo,
-		simd.Ordinary().ScaledExp, nonTemporal)
+	g.rows(d, x, nonTemporal)
 }
 
 // XentTile is how many classes are computed before the smoothing is subtracted,
@@ -131,27 +137,54 @@ const prefetchLogits = 6 << 10
 // A gradient that overwrites the logits needs no prefetch.
 const XentAhead = 4 << 20
 
-// xentGrad computes a row with scaledExp; if no smoothing is subtracted and nonTemporal is
+// A classGrad is the arguments of CrossEntropyGrad.
+type classGrad[T float] struct {
+	target            *indexList
+	lse, coef, weight []T
+	classes, lo       int
+	scaledExp         func(dst, x []T, shift, scale T)
+}
+
+// of returns the coefficients of row r, and which of its classes is the target. Without any the row's gradient is 0.
+func (g *classGrad[T]) of(r int) (a, b, s T, hit int, any bool) {
+	a, b, s = g.coef[3*r], g.coef[3*r+1], g.coef[3*r+2]
+	return a, b, s, g.target.at(r) - g.lo, a != 0 || b != 0 || s != 0
+}
+
+// tile computes the gradient of some classes of row r, from class i on.
+func (g *classGrad[T]) tile(dst, x []T, r, i int) {
+	a, b, s, hit, _ := g.of(r)
+	g.scaledExp(dst, x, g.lse[r], a)
+	switch {
+	case s != 0 && g.weight != nil:
+		simd.Axpy(dst, -s, g.weight[i:i+len(dst)])
+	case s != 0:
+		simd.AddScalar(dst, dst, -s)
+	}
+	if hit >= i && hit < i+len(dst) {
+		dst[hit-i] -= b
+	}
+}
+
+// rows computes all rows; if no smoothing is subtracted and nonTemporal is
 // not nil, with nonTemporal.
-func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T, classes, lo int, scaledExp,
-	nonTemporal func(dst, x []T, shift, scale T)) {
-	size := int(unsafe.Sizeof(*new(T)))
+func (g *classGrad[T]) rows(dst, logits []T, nonTemporal func(dst, x []T, shift, scale T)) {
+	size, classes := int(unsafe.Sizeof(*new(T))), g.classes
 	ahead := len(dst)*size >= XentAhead && unsafe.SliceData(dst) != unsafe.SliceData(logits)
-	parallel(len(lse), classes*8, 1, func(from, to int) {
+	parallel(len(g.lse), classes*8, 1, func(from, to int) {
 		if nonTemporal != nil {
 			defer simd.Fence()
 		}
 		var near [XentTile]T
 		for r := from; r < to; r++ {
 			d, x := dst[r*classes:(r+1)*classes], logits[r*classes:(r+1)*classes]
-			a, b, s := coef[3*r], coef[3*r+1], coef[3*r+2]
-			if a == 0 && b == 0 && s == 0 {
+			a, b, s, hit, any := g.of(r)
+			if !any {
 				clear(d)
 				continue
 			}
-			hit := target.at(r) - lo
 			if nonTemporal != nil && s == 0 {
-				nonTemporal(d, x, lse[r], a)
+				nonTemporal(d, x, g.lse[r], a)
 				if hit >= 0 && hit < classes {
 					d[hit] -= b
 				}
@@ -163,25 +196,50 @@ func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T
 				if ahead {
 					tile = near[:end-i]
 				}
-				if at, n := r*classes+end+prefetchLogits/size, end-i; at+n <= len(logits) {
-					simd.Prefetch(unsafe.Pointer(&logits[at]), n*size)
-				}
-				scaledExp(tile, x[i:end], lse[r], a)
-				switch {
-				case s != 0 && weight != nil:
-					simd.Axpy(tile, -s, weight[i:end])
-				case s != 0:
-					simd.AddScalar(tile, tile, -s)
-				}
-				if hit >= i && hit < end {
-					tile[hit-i] -= b
-				}
+				prefetch(logits, r*classes+end, end-i)
+				g.tile(tile, x[i:end], r, i)
 				if ahead {
 					simd.CopyAhead(d[i:end], tile)
 				}
 			}
 		}
 	})
+}
+
+// halves computes all rows in float32 and rounds them to bfloat16, the type of the logits or not, while they are in the first cache.
+func halves(g *classGrad[float32], dst []dtype.BF16, l kernel.ClassLogits) {
+	classes := g.classes
+	parallel(len(g.lse), classes*8, 1, func(from, to int) {
+		var near [XentTile]float32
+		for r := from; r < to; r++ {
+			if _, _, _, _, any := g.of(r); !any {
+				clear(dst[r*classes : (r+1)*classes])
+				continue
+			}
+			for i := 0; i < classes; i += XentTile {
+				at, n := r*classes+i, min(XentTile, classes-i)
+				tile := near[:n]
+				x := tile
+				if l.DType == dtype.BFloat16 {
+					simd.FromBF16(tile, sliceOf[dtype.BF16](l.Logits, len(dst))[at:at+n])
+				} else {
+					logits := sliceOf[float32](l.Logits, len(dst))
+					prefetch(logits, at+n, n)
+					x = logits[at : at+n]
+				}
+				g.tile(tile, x, r, i)
+				simd.ToBF16(dst[at:at+n], tile)
+			}
+		}
+	})
+}
+
+// prefetch fetches n logits, some time before those from at on are read.
+func prefetch[T float](logits []T, at, n int) {
+	size := int(unsafe.Sizeof(*new(T)))
+	if at += prefetchLogits / size; at+n <= len(logits) {
+		simd.Prefetch(unsafe.Pointer(&logits[at]), n*size)
+	}
 }
 
 // scaledExp is the definition of simd.ScaledExp.
