@@ -29,8 +29,8 @@ train-long: build ## the same for 15 minutes
 recsys: build ## train the click model of examples/recsys on 4 ranks (half a minute)
 	bin/gorun -np 4 ./examples/recsys
 
-# The ranks of these packages' tests take all cores: beside other packages both would take several times as long. They
-# come last, as -p 1 has one compiler at work too.
+# The ranks of these packages' tests take all cores in turns: beside other tests both would take several times as long. What
+# they leave goes to the compiler of what the race detector tries.
 ALONE := comm/mpi comm/shm internal/conformance
 # The tests of these packages take longest, and most wait more than they compute: they are started first, and others run
 # beside them. Programs are compiled and linked without symbols for debuggers, which take half of the linker's time and an
@@ -41,8 +41,14 @@ TEST := $(GO) test -vet=off
 test: export GOFLAGS := $(shell $(GO) env GOFLAGS) -ldflags=-w -gcflags=all=-dwarf=false
 test: verify build ## everything: verify, tests, tests under the race detector
 	$(TEST) -p 4 -parallel 3 -timeout 20m $(LONGEST:%=./%) $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
-	$(TEST) -p 1 -timeout 15m $(ALONE:%=./%)
+	$(MAKE) --no-print-directory -j 2 alone race-compiled
 	$(MAKE) --no-print-directory linked race test-arm64
+
+.PHONY: alone race-compiled
+alone:
+	$(TEST) -p 1 -timeout 15m $(ALONE:%=./%)
+race-compiled:
+	@if command -v $${CC:-gcc} >/dev/null; then nice -n 19 $(GO) list -export -test -race $(RACED) >/dev/null; fi
 
 linked: ## the backends that link an MPI library when they are built
 	@if command -v $${CC:-gcc} >/dev/null && pkg-config --exists ompi; then :; \
@@ -76,10 +82,11 @@ ARITHMETIC := GemmEqualsTheSums GemmOverSeveralBlocks HalvesHaveTheBitsOfTheirFl
 LONGEST_RACE := runtime launcher dtensor embedding train tensor/cuda tensor internal/gemm
 space := $(subst ,, )
 either = $(subst $(space),|,$(strip $(1)))
+RACED = $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(call either,$(ALONE) $(STARTERS) $(SERIAL)))')
 RACE := $(TEST) -race -short -skip '^Test($(call either,$(ARITHMETIC)))$$'
 race:
 	@if command -v $${CC:-gcc} >/dev/null; then echo '$(TEST) -race -short'; \
-		$(RACE) -p 4 -timeout 20m $(LONGEST_RACE:%=./%) $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(call either,$(ALONE) $(STARTERS) $(SERIAL)))') && \
+		$(RACE) -p 4 -timeout 20m $(LONGEST_RACE:%=./%) $(RACED) && \
 		$(RACE) -p 1 $(patsubst %,./%,$(filter-out $(STARTERS),$(ALONE))); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
