@@ -18,7 +18,10 @@ import (
 	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
-var link = flag.String("cluster.link", "", "the rate of each host's cable in TestLink, as tc has it: 1gbit; empty: not measured")
+var (
+	link  = flag.String("cluster.link", "", "the rate of each host's cable in TestLink, as tc has it: 1gbit; empty: not measured")
+	delay = flag.Duration("cluster.delay", 0, "how long a frame takes over the cable in TestLink beside that: 100us")
+)
 
 // TestLink measures what two hosts with a slow cable between them take: collectives of two ranks on each beside Open
 // MPI's own, and steps of the example, one rank on each, with gradients that are summed while the backward pass runs.
@@ -141,6 +144,9 @@ func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string)
 	for _, h := range c.hosts {
 		c.must("nsenter", "-t", strconv.Itoa(h.pid), "--net", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", *link,
 			"burst", "256k", "latency", "50ms")
+	}
+	if *delay > 0 {
+		c.slow(*delay)
 	}
 	run = func(args ...string) string {
 		t.Helper()
