@@ -15,14 +15,14 @@ import (
 // recomputed nn.Block is over 16 frames below it.
 const Depth = 32
 
-// Line returns the innermost line outside those libraries of this module whose names
+// Line returns the innermost line outside Go's own packages and those libraries of this module whose names
 // begin with within ("comm"), such as "train/main.go:31"; "" if there is none.
 func Line(pcs []uintptr, within string) string {
 	module := path.Dir(path.Dir(reflect.TypeFor[home]().PkgPath()))
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		if f.File != "" && !strings.HasPrefix(f.Function, "runtime.") && !library(f, module, within) {
+		if f.File != "" && !own(f) && !library(f, module, within) {
 			return lineOf(f)
 		}
 		if !more {
@@ -48,14 +48,19 @@ func Entry(pcs []uintptr) (function, line string) {
 			function = f.Function[strings.LastIndexByte(f.Function, '/')+1:]
 		case function != "":
 			return function, lineOf(f)
-		case !slices.ContainsFunc([]string{"runtime.", "internal/", "sync.", "sync/", "slices."},
-			func(own string) bool { return strings.HasPrefix(f.Function, own) }):
+		case !own(f):
 			return "", ""
 		}
 		if !more {
 			return "", ""
 		}
 	}
+}
+
+// own reports whether a frame is in one of Go's packages that run functions of others.
+func own(f runtime.Frame) bool {
+	return slices.ContainsFunc([]string{"runtime.", "internal/", "iter.", "maps.", "slices.", "sort.", "sync.", "sync/"},
+		func(name string) bool { return strings.HasPrefix(f.Function, name) })
 }
 
 // Library reports whether a frame is in one of the module's packages that are for other programs.

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,5 +35,18 @@ func TestProgramsAreNoLibraries(t *testing.T) {
 		if got := library(runtime.Frame{Function: test.function, File: test.file}, "example.org/gorun", test.within); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.function, got, test.want)
 		}
+	}
+}
+
+// Go's own functions that a library or a program passes a function to are not the program's lines.
+func TestLinePassesOverGo(t *testing.T) {
+	var pcs []uintptr
+	slices.ContainsFunc([]int{0}, func(int) bool {
+		pcs = make([]uintptr, Depth)
+		pcs = pcs[:runtime.Callers(2, pcs)] // from ContainsFunc on
+		return true
+	})
+	if got := Line(pcs, ""); !strings.HasPrefix(got, "stack/stack_test.go:") {
+		t.Errorf("the line is %q, want that of this test", got)
 	}
 }
