@@ -46,11 +46,7 @@ func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Te
 // passes runs the n functions, and in the end what AtEnd was given.
 func passes(ctx context.Context, n int, f func(i int) *Tensor, params []*Tensor) (value *Tensor, grads []Grad, err error) {
 	defer fault.Catch(&err)
-	for i, p := range params {
-		if p == nil || p.spec == nil {
-			refuse("ValueAndGrad", fmt.Sprintf("parameter %d is nil", i), "give a tensor")
-		}
-	}
+	wantParams(params)
 	eng := params[0].spec.mesh.eng
 	first := len(eng.ends)
 	eng.passing++
@@ -284,6 +280,15 @@ func addTo(scope *tensor.Scope) func(a, b *Tensor) *Tensor {
 		sum := addWide(a, b)
 		keepTensors(scope, sum)
 		return sum
+	}
+}
+
+// wantParams throws if a parameter is nil.
+func wantParams(params []*Tensor) {
+	for i, p := range params {
+		if p == nil || p.spec == nil {
+			refuse("ValueAndGrad", fmt.Sprintf("parameter %d is nil", i), "give a tensor")
+		}
 	}
 }
 

@@ -115,7 +115,10 @@ func (p *Pipeline) arrange(stages []Stage) error {
 		}
 		p.stages = append(p.stages, arranged)
 	}
-	if len(p.stages) == 0 || len(p.stages)%len(p.meshes) != 0 {
+	switch {
+	case len(p.stages) == 0:
+		return errors.New("no stages; give at least one")
+	case len(p.stages)%len(p.meshes) != 0:
 		return fmt.Errorf("%d stages on %d meshes; give each mesh as many", len(p.stages), len(p.meshes))
 	}
 	return nil
@@ -178,6 +181,7 @@ func (p *Pipeline) place(i int, mesh *Mesh, taken map[int]bool) error {
 // A stage cannot go on without the others: an error on any rank aborts the world, and every
 // rank gets it.
 func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tensor) (loss float64, grads []Grad, err error) {
+	defer fault.Catch(&err)
 	switch {
 	case len(p.stages) == 0:
 		return 0, nil, fault.Located(errors.New("dtensor: Pipeline: it has no stages; make it with NewPipeline"))
@@ -189,6 +193,7 @@ func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tenso
 	case len(params) == 0:
 		return 0, nil, fault.Located(errors.New("dtensor: Pipeline: no parameters; give those of all stages on every rank"))
 	}
+	wantParams(params)
 	r := &pipelining{Pipeline: p, eng: p.meshes[0].eng, params: params, parts: parts, flights: map[flightKey]*inFlight{},
 		inboxes: map[way]*inbox{}}
 	r.eng.scaled = 0

@@ -183,7 +183,7 @@ func (r *pipelining) forward(number, part int) {
 		flight.in = wrap(stage.in, moved(arrived))
 		flight.in.node = flight.tape.add("what the stage before returned", stage.in, nil)
 	}
-	flight.compute(stage, part)
+	flight.compute(stage, number, part)
 	if next == nil {
 		wantLoss("Pipeline", flight.out)
 		if !flight.tape.reaches(flight.out) {
@@ -205,12 +205,18 @@ func (r *pipelining) forward(number, part int) {
 	}
 }
 
-// compute sets the results of a stage for one part.
-func (f *inFlight) compute(s *stage, part int) {
+// compute sets the results of the stage of this number for one part.
+func (f *inFlight) compute(s *stage, number, part int) {
 	if s.ForwardWithLoss == nil {
 		f.out = s.Forward(part, f.in)
 	} else if f.out, f.loss = s.ForwardWithLoss(part, f.in); f.loss != nil {
 		wantLoss("Pipeline", f.loss)
+	}
+	for _, y := range []*Tensor{f.out, f.loss} {
+		if y != nil && y.spec.mesh != s.Mesh {
+			refuse("Pipeline", fmt.Sprintf("stage %d returned %v on another mesh than its own, %v", number, y, s.Mesh),
+				"compute it on the stage's Mesh, from what Forward gets")
+		}
 	}
 }
 

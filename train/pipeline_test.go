@@ -242,6 +242,16 @@ func TestPipelineError(t *testing.T) {
 				return forward(part, h), dtensor.Zeros(s[0].Mesh, tensor.Float32, []int{2}, s[0].Mesh.Every(layout.Replicate())...)
 			}
 		},
+		"stage 0 returned float32 [2, 4, 16] R,R on another mesh": func(s []dtensor.Stage) {
+			s[0].Forward = func(int, *dtensor.Tensor) *dtensor.Tensor {
+				return dtensor.Zeros(s[1].Mesh, tensor.Float32, s[1].Shape, s[1].Mesh.Every(layout.Replicate())...)
+			}
+		},
+		"stage 1 returned float32 [] R,R on another mesh": func(s []dtensor.Stage) {
+			s[1].Forward = func(int, *dtensor.Tensor) *dtensor.Tensor {
+				return dtensor.Zeros(s[0].Mesh, tensor.Float32, nil, s[0].Mesh.Every(layout.Replicate())...)
+			}
+		},
 		"returned nil": func(s []dtensor.Stage) {
 			s[1].Forward = func(int, *dtensor.Tensor) *dtensor.Tensor { return nil }
 		},
@@ -264,8 +274,8 @@ func TestPipelineError(t *testing.T) {
 
 func TestPipelineRefusals(t *testing.T) {
 	commtest.Run(t, 4, func(ctx context.Context, world *comm.Comm) error {
-		if _, err := dtensor.NewPipeline(ctx, world); err == nil {
-			return errors.New("no stages are a pipeline")
+		if _, err := dtensor.NewPipeline(ctx, world); err == nil || !strings.Contains(err.Error(), "no stages; give at least one") {
+			return fmt.Errorf("no stages: %v", err)
 		}
 		changes := map[string]func(s []dtensor.Stage){
 			"give one of them": func(s []dtensor.Stage) {
@@ -294,6 +304,10 @@ func TestPipelineRefusals(t *testing.T) {
 			if _, _, err := l.ValueAndGrad(ctx, parts, l.params...); err == nil || !strings.Contains(err.Error(), problem) {
 				return fmt.Errorf("%d parts: %v", parts, err)
 			}
+		}
+		_, _, err = l.ValueAndGrad(ctx, 2, l.params[0], nil)
+		if err == nil || !strings.Contains(err.Error(), "parameter 1 is nil; give a tensor") {
+			return fmt.Errorf("a nil parameter: %v", err)
 		}
 		_, _, err = l.ValueAndGrad(ctx, 2, l.params...)
 		return err
