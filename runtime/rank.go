@@ -236,9 +236,9 @@ func (r *rank) jobFailed() bool {
 	return false
 }
 
-// SetStep records which step the program is at, for its log lines and for whoever
-// watches the job. It may be called from any goroutine, and does nothing if ctx
-// was not made by Main.
+// SetStep records which step the program begins, counted from 0, for its log lines and for
+// whoever watches the job: after a failure gorun says how many steps are made again. It may be
+// called from any goroutine, and does nothing if ctx was not made by Main.
 func SetStep(ctx context.Context, step int) {
 	r := from(ctx)
 	if r == nil {
