@@ -209,6 +209,18 @@ func TestPrefetch(t *testing.T) {
 	}
 }
 
+// What load throws, as a Batch on an axis that is not there does, is its error.
+func TestPrefetchThrows(t *testing.T) {
+	p := Prefetch(0, 1, func(int) (int, error) {
+		dtensor.Throw(errors.New("no such axis"))
+		return 0, nil
+	})
+	defer p.Close()
+	if _, err := p.Next(); err == nil || !strings.HasPrefix(err.Error(), "no such axis (at data/data_test.go:") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Empty lines and a mark of UTF-8 are no rows, wherever they are.
 func TestEmptyLines(t *testing.T) {
 	const text = "\ufeff\n\"id\",text\n\r\n1,a\n\n\n2,\"b\n\nc\"\n\n"
@@ -261,6 +273,7 @@ func TestShare(t *testing.T) {
 
 // What no batch can be is refused on all ranks, with what was given.
 func TestRefusals(t *testing.T) {
+	text := write(t, "1\n2\n")
 	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
 		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 2})
 		if err != nil {
@@ -271,15 +284,29 @@ func TestRefusals(t *testing.T) {
 			return err
 		}
 		w := NewWindows(make([]int32, 10), 3)
+		lines, err1 := OpenLines(text)
+		table, err2 := OpenTable(text, ',')
+		list, err3 := OpenJSON[int](text)
+		tokens, err4 := OpenTokens(text, 2)
+		closed, err5 := OpenTokens(text, 2)
+		if err := errors.Join(err1, err2, err3, err4, err5, closed.Close()); err != nil {
+			return err
+		}
 		for want, f := range map[string]func(){
-			"data: Order.Batch: step -1":        func() { order.Batch(-1) },
-			"data: Order.Batch: step 0 of 0":    func() { new(Order).Batch(0) },
-			"data: NewWindows: windows of 0":    func() { NewWindows(nil, 0) },
-			"data: Batch: window -1":            func() { w.Batch(mesh, "dp", -1, 2) },
-			"data: FillWindows: window -1":      func() { FillWindows(w, -1, make([]int64, 3), make([]int64, 3)) },
-			"data: 4 inputs and 3 targets":      func() { FillWindows(w, 0, make([]int64, 4), make([]int64, 3)) },
-			"data: 3 inputs and 3 targets":      func() { FillWindows(new(Windows), 0, make([]int64, 3), make([]int64, 3)) },
-			"data: Prefetch: load is nil; give": func() { Prefetch[int](0, 1, nil) },
+			"data: Order.Batch: step -1":                           func() { order.Batch(-1) },
+			"data: Order.Batch: step 0 of 0":                       func() { new(Order).Batch(0) },
+			"data: NewWindows: windows of 0":                       func() { NewWindows(nil, 0) },
+			"data: Batch: window -1":                               func() { w.Batch(mesh, "dp", -1, 2) },
+			"data: FillWindows: window -1":                         func() { FillWindows(w, -1, make([]int64, 3), make([]int64, 3)) },
+			"data: 4 inputs and 3 targets":                         func() { FillWindows(w, 0, make([]int64, 4), make([]int64, 3)) },
+			"data: 3 inputs and 3 targets":                         func() { FillWindows(new(Windows), 0, make([]int64, 3), make([]int64, 3)) },
+			"data: Prefetch: load is nil; give":                    func() { Prefetch[int](0, 1, nil) },
+			"data: At: " + lines.path + " has no record 2, but 2":  func() { lines.At(2) },
+			"data: At: " + lines.path + " has no record -1":        func() { lines.At(-1) },
+			"data: At: " + table.path + " has no record 1, but 1":  func() { _, err := table.At(1); dtensor.Check(err) },
+			"data: At: " + list.path + " has no record 2":          func() { _, err := list.At(2); dtensor.Check(err) },
+			"data: At: " + tokens.path + " has no record 2, but 2": func() { tokens.At(2) },
+			"data: At: " + closed.path + " is closed":              func() { closed.At(0) },
 		} {
 			if err := dtensor.Try(ctx, mesh, f); err == nil || !strings.HasPrefix(err.Error(), want) {
 				return fmt.Errorf("got %v, want %q", err, want)

@@ -3,13 +3,16 @@ package data
 import (
 	"fmt"
 	"os"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A file holds the bytes of a file, which must not be changed while it is open. If the system maps
 // files, the ranks of a host share the memory.
 type file struct {
+	path  string
 	bytes []byte
-	unmap func() error
+	unmap func() error // nil once it is closed
 }
 
 func openFile(path string) (file, error) {
@@ -25,9 +28,21 @@ func openFile(path string) (file, error) {
 	case !info.Mode().IsRegular():
 		return file{}, fmt.Errorf("%s is no regular file", path)
 	case info.Size() == 0:
-		return file{unmap: func() error { return nil }}, nil
+		return file{path: path, unmap: func() error { return nil }}, nil
 	}
-	return mapFile(f, int(info.Size()))
+	mapped, err := mapFile(f, int(info.Size()))
+	mapped.path = path
+	return mapped, err
+}
+
+// want throws unless the file is open and has record i of n.
+func (f *file) want(i, n int) {
+	switch {
+	case f.unmap == nil:
+		fault.Throw(fmt.Errorf("data: At: %s is closed; read it before Close", f.path))
+	case i < 0 || i >= n:
+		fault.Throw(fmt.Errorf("data: At: %s has no record %d, but %d, counted from 0; stay below Len", f.path, i, n))
+	}
 }
 
 // Close gives the file's memory back. Slices of it must not be used afterwards.

@@ -17,7 +17,6 @@ import (
 // directly. It maps the file and keeps 8 bytes of memory for each record.
 type Lines struct {
 	file
-	path   string
 	starts []int // of each record, and the end of the last
 }
 
@@ -38,7 +37,7 @@ func openLines(op, path string, end func(text []byte) int, values bool) (*Lines,
 	if err != nil {
 		return nil, fmt.Errorf("data: %s: %w", op, err)
 	}
-	l := &Lines{file: f, path: path, starts: []int{0}}
+	l := &Lines{file: f, starts: []int{0}}
 	if values && bytes.HasPrefix(f.bytes, []byte("\ufeff")) {
 		l.starts[0] = len("\ufeff")
 	}
@@ -60,8 +59,10 @@ func openLines(op, path string, end func(text []byte) int, values bool) (*Lines,
 // Len returns the number of records.
 func (l *Lines) Len() int { return len(l.starts) - 1 }
 
-// At returns record i, from 0 to Len()-1, without its line end. The caller must not modify it.
+// At returns record i, from 0 to Len()-1, without its line end. The caller must not modify it. It throws for another i, and after
+// Close.
 func (l *Lines) At(i int) []byte {
+	l.want(i, l.Len())
 	line := l.bytes[l.starts[i]:l.starts[i+1]]
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	return bytes.TrimSuffix(line, []byte("\r"))
@@ -83,6 +84,7 @@ func OpenJSON[T any](path string) (_ JSON[T], err error) {
 
 // At returns the value of line i, from 0 to Len()-1.
 func (j JSON[T]) At(i int) (value T, err error) {
+	defer fault.Catch(&err)
 	if err := json.Unmarshal(j.Lines.At(i), &value); err != nil {
 		line := bytes.Count(bytes.TrimSuffix(j.bytes[:j.starts[i+1]], []byte("\n")), []byte("\n"))
 		return value, fmt.Errorf("data: %s: line %d: %w", j.path, line+1, err)
@@ -151,8 +153,10 @@ func (t *Table) Column(name string) (_ int, err error) {
 func (t *Table) Len() int { return t.Lines.Len() - 1 }
 
 // At returns the fields of row i, from 0 to Len()-1: as many as there are columns.
-func (t *Table) At(i int) ([]string, error) {
-	fields, err := t.row(i + 1)
+func (t *Table) At(i int) (fields []string, err error) {
+	defer fault.Catch(&err)
+	t.want(i, t.Len())
+	fields, err = t.row(i + 1)
 	if err == nil && len(fields) != len(t.names) {
 		err = fmt.Errorf("%d fields, and %d columns are named", len(fields), len(t.names))
 	}

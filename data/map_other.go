@@ -11,5 +11,5 @@ import (
 func mapFile(f *os.File, size int) (file, error) {
 	bytes := make([]byte, size)
 	_, err := io.ReadFull(f, bytes)
-	return file{bytes, func() error { return nil }}, err
+	return file{bytes: bytes, unmap: func() error { return nil }}, err
 }

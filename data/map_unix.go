@@ -14,5 +14,5 @@ func mapFile(f *os.File, size int) (file, error) {
 	if err != nil {
 		return file{}, fmt.Errorf("%s: mmap: %w", f.Name(), err)
 	}
-	return file{bytes, func() error { return unix.Munmap(bytes) }}, nil
+	return file{bytes: bytes, unmap: func() error { return unix.Munmap(bytes) }}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A Prefetcher loads the data of the next steps while this one computes, on a goroutine of its own.
@@ -21,7 +22,7 @@ type result[T any] struct {
 
 // Prefetch calls load for the steps first, first+1, … in order, and stays at most ahead steps before
 // Next. load runs concurrently with the program, so it must not communicate with other ranks or
-// share data with the program. After its first error it is not called again.
+// share data with the program. After its first error, which it may throw too, it is not called again.
 func Prefetch[T any](first, ahead int, load func(step int) (T, error)) *Prefetcher[T] {
 	if load == nil {
 		dtensor.Throw(errors.New("data: Prefetch: load is nil; give the function that loads a step"))
@@ -31,7 +32,7 @@ func Prefetch[T any](first, ahead int, load func(step int) (T, error)) *Prefetch
 		var r result[T]
 		for step := first; ; step++ {
 			if r.err == nil {
-				r.value, r.err = load(step)
+				r.value, r.err = caught(load, step)
 			}
 			select {
 			case p.results <- r:
@@ -41,6 +42,12 @@ func Prefetch[T any](first, ahead int, load func(step int) (T, error)) *Prefetch
 		}
 	}()
 	return p
+}
+
+// caught returns what load throws as its error.
+func caught[T any](load func(step int) (T, error), step int) (value T, err error) {
+	defer fault.Catch(&err)
+	return load(step)
 }
 
 // Next returns load's result for the next step. After an error it returns the same again, and after

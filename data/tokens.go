@@ -36,8 +36,9 @@ func OpenTokens(path string, width int) (_ *Tokens, err error) {
 // Len returns the number of ids.
 func (t *Tokens) Len() int { return len(t.bytes) / t.width }
 
-// At returns the id at a position from 0 to Len()-1.
+// At returns the id at a position from 0 to Len()-1. It throws for another one, and after Close.
 func (t *Tokens) At(i int) int32 {
+	t.want(i, t.Len())
 	if t.width == 2 {
 		return int32(binary.LittleEndian.Uint16(t.bytes[2*i:]))
 	}

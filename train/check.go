@@ -31,7 +31,7 @@ func (r *Run) check() error {
 
 func (r *Run) wrong() error {
 	switch {
-	case r.Steps < 0 || r.Limit < 0 || r.Accumulate < 0 || r.Clip < 0 || r.PerStep < 0:
+	case r.Steps < 0 || r.Limit < 0 || r.Accumulate < 0 || !(r.Clip >= 0) || r.PerStep < 0:
 		return fmt.Errorf("train.Run: Steps %d, Limit %v, Accumulate %d, Clip %v, PerStep %d: give numbers of 0 and more",
 			r.Steps, r.Limit, r.Accumulate, r.Clip, r.PerStep)
 	case r.Step != nil:

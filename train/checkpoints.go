@@ -53,14 +53,19 @@ func (k *Keep) word(flag, field string) string {
 
 // Check checks the settings.
 func (k *Keep) Check() error {
-	dir, resume := k.word("-checkpoint", "Dir"), k.word("-resume", "Resume")
 	switch {
 	case k.Every < 1:
 		return fmt.Errorf("%s %d: give at least 1", k.word("-every", "Every"), k.Every)
 	case k.Snapshot < 0:
 		return fmt.Errorf("%s %d: give at least 1, or 0 for what costs 1 %% of the time", k.word("-snapshot", "Snapshot"), k.Snapshot)
-	case k.Resume && k.Dir == "":
-		return fmt.Errorf("%s: nothing to go on from; give the folder with %s", resume, dir)
+	}
+	return k.placed()
+}
+
+// placed returns an error if there is nowhere to resume from.
+func (k *Keep) placed() error {
+	if k.Resume && k.Dir == "" {
+		return fmt.Errorf("%s: nothing to go on from; give the folder with %s", k.word("-resume", "Resume"), k.word("-checkpoint", "Dir"))
 	}
 	return nil
 }
@@ -74,7 +79,7 @@ func (k *Keep) Ready(restarted bool) error {
 		return fmt.Errorf("%s %d: give 0 or more", k.word("-every", "Every"), k.Every)
 	}
 	if k.Dir == "" || restarted {
-		return nil
+		return k.placed()
 	}
 	e, ok, err := checkpoint.Latest(k.Dir)
 	dir, resume := k.word("-checkpoint", "Dir"), k.word("-resume", "Resume")
@@ -105,12 +110,12 @@ type keeper struct {
 // open opens the checkpoints of r, goes on from the last one if the user or a
 // restart wants that, and returns the first step to make.
 func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say func(string, ...any)) (k *keeper, first int, err error) {
+	if err := r.Keep.Ready(restarted); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", r.Program, err)
+	}
 	elastic := job.SnapshotsOf(ctx) != nil
 	if r.Keep.Dir == "" && !elastic {
 		return nil, 0, nil
-	}
-	if err := r.Keep.Ready(restarted); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", r.Program, err)
 	}
 	k = &keeper{run: r, world: world, saved: -1}
 	if r.Keep.Dir != "" {

@@ -163,6 +163,7 @@ func TestSettingsThatAreWrong(t *testing.T) {
 	}
 	for want, change := range map[string]func(r *Run){
 		"Loss is nil":                            func(r *Run) { r.Loss = nil },
+		"Clip NaN":                               func(r *Run) { r.Clip = math.NaN() },
 		"Params is nil":                          func(r *Run) { r.Params = nil },
 		"Optimizer is nil":                       func(r *Run) { r.Optimizer = nil },
 		"Rate is nil":                            func(r *Run) { r.Rate = nil },
@@ -195,6 +196,9 @@ func TestKeepTheEndAlone(t *testing.T) {
 	if _, _, err := run(t, 0, func(r *Run) { r.Keep.Dir, r.Keep.Every = dir, -1 }); err == nil ||
 		!strings.Contains(err.Error(), "Keep.Every -1") {
 		t.Errorf("a negative number of steps: %v", err)
+	}
+	if _, _, err := run(t, 0, func(r *Run) { r.Keep.Resume = true }); err == nil || !strings.Contains(err.Error(), "nothing to go on from") {
+		t.Errorf("no folder to resume from: %v", err)
 	}
 }
 
