@@ -20,6 +20,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // AUC returns the area under the receiver operating characteristic: the probability that
@@ -90,10 +92,10 @@ func byScore(scores []float32) (order []int, ok bool) {
 	return order, true
 }
 
-// wantPairs panics if there is not one label for each prediction.
+// wantPairs throws if there is not one label for each prediction.
 func wantPairs(name string, predictions, labels int) {
 	if predictions != labels {
-		panic(fmt.Sprintf("metrics: %s: %d predictions and %d labels; give as many of each", name, predictions, labels))
+		fault.Throw(fmt.Errorf("metrics: %s: %d predictions and %d labels; give as many of each", name, predictions, labels))
 	}
 }
 

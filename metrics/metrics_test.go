@@ -3,12 +3,13 @@ package metrics
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // slowAUC counts pairs.
@@ -47,12 +48,15 @@ func TestAUC(t *testing.T) {
 	if _, ok := AUC([]float32{1, float32(math.NaN()), 2}, []float32{1, 0, 0}); ok {
 		t.Error("an area of a score that is no number")
 	}
-	defer func() {
-		if p := fmt.Sprint(recover()); !strings.Contains(p, "metrics: AUC: 2 predictions and 1 labels") {
-			t.Error(p)
-		}
+	err := func() (err error) {
+		defer fault.Catch(&err)
+		AUC([]float32{1, 2}, []float32{1})
+		return nil
 	}()
-	AUC([]float32{1, 2}, []float32{1})
+	const want = "metrics: AUC: 2 predictions and 1 labels; give as many of each (at metrics/metrics_test.go:"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Error(err)
+	}
 }
 
 // slowAP looks at all scores for each positive example.

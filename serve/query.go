@@ -20,10 +20,14 @@ const (
 
 // Bag sets dst, of Dim numbers, to the mean, sum or maximum of the rows of keys, added up
 // in their order in float32. The row of an unknown key is zeros, and without keys dst is
-// zeros. found is how many of the keys the table has.
+// zeros. found is how many of the keys the table has. Bag panics for a dst of another length and for
+// another mode.
 func (t *Table) Bag(dst []float32, mode Mode, keys ...int64) (found int) {
-	if len(dst) < t.dim {
+	switch {
+	case len(dst) != t.dim:
 		panic(fmt.Sprintf("serve: Table.Bag: dst has %d numbers and a row %d; give a dst of Dim numbers", len(dst), t.dim))
+	case mode > Max:
+		panic(fmt.Sprintf("serve: Table.Bag: there is no mode %d; give Mean, Sum or Max", mode))
 	}
 	clear(dst)
 	zero := make([]float32, 0, 64)

@@ -305,14 +305,20 @@ func TestBagsAndTopK(t *testing.T) {
 		if table.Bag(dst, serve.Max); slices.Max(dst) != 0 || slices.Min(dst) != 0 {
 			t.Errorf("no keys give %v", dst)
 		}
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.Contains(got, "serve: Table.Bag: dst has 1 numbers and a row ") {
-					t.Errorf("a short dst: %s", got)
-				}
+		for want, bag := range map[string]func(){
+			"serve: Table.Bag: dst has 1 numbers and a row ":                           func() { table.Bag(dst[:1], serve.Sum, 1) },
+			fmt.Sprintf("serve: Table.Bag: dst has %d numbers and a row ", len(dst)+1): func() { table.Bag(append(dst, 0), serve.Sum, 1) },
+			"serve: Table.Bag: there is no mode 3; give ":                              func() { table.Bag(dst, serve.Max+1, 1) },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) {
+						t.Errorf("%s, want %s", got, want)
+					}
+				}()
+				bag()
 			}()
-			table.Bag(dst[:1], serve.Sum, 1)
-		}()
+		}
 	}); err != nil {
 		t.Fatal(err)
 	}
