@@ -25,7 +25,9 @@ const maxAxes = 8
 // outside: it may hold the mesh and its tensors, which are empty there, but
 // takes part in no communication.
 //
-// A Mesh belongs to one rank and is not safe for use by several goroutines.
+// A Mesh belongs to one rank. One goroutine at a time makes and uses tensors of all
+// meshes of a rank, which share memory and scopes; others may use communicators of
+// their own meanwhile.
 // Meshes are compared by pointer: two tensors can meet in an operator if they
 // are on the same *Mesh.
 type Mesh struct {

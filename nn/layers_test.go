@@ -317,6 +317,9 @@ func TestLayerRefusals(t *testing.T) {
 			{"not a multiple of 5 heads", func() { nn.NewAttention(init, nn.AttentionConfig{Width: 12, Heads: 5}) }},
 			{"not a multiple of 3 heads of keys", func() { nn.NewAttention(init, nn.AttentionConfig{Width: 12, Heads: 4, KVHeads: 3}) }},
 			{"has to be even", func() { nn.NewRope(init, nn.RopeConfig{HeadDim: 3, Positions: 2}) }},
+			{"but the tables are of 6; make them with HeadDim 4", func() {
+				nn.NewRope(init, nn.RopeConfig{HeadDim: 6, Positions: 9}).Rotate(x.Unsqueeze(1), 0)
+			}},
 			{"make more Positions", func() {
 				nn.NewRope(init, nn.RopeConfig{HeadDim: 4, Positions: 2}).Rotate(x.Unsqueeze(1), 0)
 			}},

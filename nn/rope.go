@@ -79,7 +79,11 @@ func (c *RopeConfig) frequency(i int) float64 {
 //	x [B, H, T, D]   →   [B, H, T, D]   in x's layout
 func (r *Rope) Rotate(x *dtensor.Tensor, before int) *dtensor.Tensor {
 	t, d := x.Dim(2), x.Dim(3)
-	if before+t > r.cos.Dim(0) || d != r.cos.Dim(1) {
+	switch {
+	case d != r.cos.Dim(1):
+		fault.Throw(fmt.Errorf("nn: Rope.Rotate: heads of %d features, x %v, but the tables are of %d; make them with HeadDim %[1]d",
+			d, x.Layout(), r.cos.Dim(1)))
+	case before+t > r.cos.Dim(0):
 		fault.Throw(fmt.Errorf("nn: Rope.Rotate: positions %d to %d of %v, but the tables are %v; make more Positions",
 			before, before+t, x.Layout(), r.cos.Shape()))
 	}

@@ -82,7 +82,7 @@ func (s *Scope) Leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.scope != s {
-		panic("mem: Leave of a scope that is not the innermost one")
+		panic("mem: Leave of a scope that is not the innermost one; have one goroutine at a time compute")
 	}
 	p.scope, s.parent = s.parent, nil
 }
