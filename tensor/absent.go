@@ -24,5 +24,6 @@ func (t *Tensor) throwGone(op string) {
 	if why, ok := t.Absent(); ok {
 		throwUse(op, "%v: %s", t.brief(), why)
 	}
-	throwUse(op, "%v is used after its scope closed or it was freed; pass it to Keep before, and have one goroutine at a time compute", t.brief())
+	throwUse(op, "%v is used after its scope closed or it was freed; pass it to Keep before, and have one goroutine at a time compute",
+		t.brief())
 }

@@ -41,7 +41,7 @@ func TestProgramsAreNoLibraries(t *testing.T) {
 // Go's own functions that a library or a program passes a function to are not the program's lines.
 func TestLinePassesOverGo(t *testing.T) {
 	var pcs []uintptr
-	slices.ContainsFunc([]int{0}, func(int) bool {
+	_ = slices.ContainsFunc([]int{0}, func(int) bool {
 		pcs = make([]uintptr, Depth)
 		pcs = pcs[:runtime.Callers(2, pcs)] // from ContainsFunc on
 		return true
