@@ -212,9 +212,9 @@ func (p *pack) sums(total int) *tensor.Tensor {
 	}
 	switch {
 	case p.op == layout.Nodes && p.scatter:
-		return p.mesh.foldNodes(group, src, oneEach(group), counts, reason{packCause, p.facts()})
+		return p.mesh.foldNodes(group, src, oneEach(group), counts, reason{cause: packCause, facts: p.facts()})
 	case p.op == layout.Nodes:
-		return p.mesh.addNodes(group, src.Reshape(total), reason{packCause, p.facts()})
+		return p.mesh.addNodes(group, src.Reshape(total), reason{cause: packCause, facts: p.facts()})
 	}
 	flat, call := p.call(src, counts, total)
 	p.mesh.Do(group, call)

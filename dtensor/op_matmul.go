@@ -94,7 +94,7 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 		return m.empty(r.out[0], a.DType())
 	}
 	facts := a.Facts()*31 ^ b.Facts()
-	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, reason{"MatMul", facts})).of(facts).ofType(a.DType())
+	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, reason{cause: "MatMul", facts: facts})).of(facts).ofType(a.DType())
 	out.made("MatMul", a, b)
 	return out
 }
@@ -197,7 +197,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	out := (&Tensor{spec: r.out[0]}).of(facts)
 	switch {
 	case (r.out[0].nodes() != 0 || r.nodes != nil) && !m.outside():
-		out.local = r.product(a.local, b.local, false, true, reason{"Linear", facts})
+		out.local = r.product(a.local, b.local, false, true, reason{cause: "Linear", facts: facts})
 		if bias != nil { // it is added to the whole sum
 			out = out.Reduced().Add(bias.Detach().widen())
 		}
@@ -270,7 +270,7 @@ func linearGrad(dy, x *Tensor) (dw, cut *Tensor) {
 		return m.empty(r.out[0], x.DType()), cut
 	}
 	facts := dy.Facts()*31 ^ x.Facts()
-	dw = wrap(r.out[0], r.product(rows(dy.local), rows(x.local), true, false, reason{"LinearGrad", facts})).of(facts)
+	dw = wrap(r.out[0], r.product(rows(dy.local), rows(x.local), true, false, reason{cause: "LinearGrad", facts: facts})).of(facts)
 	if r.nodes != nil {
 		dw = dw.ofType(x.DType())
 	}

@@ -193,7 +193,7 @@ func (x *Tensor) reduceBy(op kernel.ReduceOp, dims []int, keepdim bool, f func(x
 			list = append(list, d)
 		}
 	}
-	out := wrap(r.out[0], r.reduction(in.local, list, f, reason{key.op, in.Facts()})).of(in.Facts())
+	out := wrap(r.out[0], r.reduction(in.local, list, f, reason{key.op, in.Facts(), in})).of(in.Facts())
 	out.made(op.String(), in)
 	return out
 }

@@ -97,7 +97,7 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 		m.eng.observe(from, s, local.DType().Size(), cause, false)
 	}
 	if axes := from.nodes(); bits.OnesCount16(uint16(axes)) > 1 { // a plan might add the nodes of one axis after the other
-		local, from = m.addNodes(m.groupOf(axes), local, reason{cause, t.Facts()}), from.added(axes)
+		local, from = m.addNodes(m.groupOf(axes), local, reason{cause, t.Facts(), t}), from.added(axes)
 	}
 	p := m.plan(from, s, local.DType().Size(), cause)
 	for i := range p.steps {
@@ -281,7 +281,7 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 		// Masked ids are not written to: a lookup with them reads all of them.
 		return s.rows(t.mask, local, !t.clean && !t.DType().Int())
 	}
-	why := reason{s.cause, s.facts ^ t.from}
+	why := reason{s.cause, s.facts ^ t.from, t}
 	if s.op == layout.Nodes && s.kind == layout.AllReduce {
 		return m.addNodes(s.group, local, why)
 	} else if s.op == layout.Nodes {
@@ -315,12 +315,13 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 
 // A reason is what a call has from the operator that makes it: see comm.Call.
 type reason struct {
-	cause string
-	facts uint32
+	cause   string
+	facts   uint32
+	subject fmt.Stringer
 }
 
 func (why reason) do(m *Mesh, g *comm.Comm, call comm.Call) {
-	call.Cause, call.Facts = why.cause, why.facts
+	call.Cause, call.Facts, call.Subject = why.cause, why.facts, why.subject
 	m.Do(g, call)
 }
 

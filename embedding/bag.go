@@ -90,7 +90,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions, direct 
 	const op = "Bag"
 	weight := t.weight
 	s := o.check(op, weight)
-	s.stored = t.stored
+	s.stored, s.mode = t.stored, o.Mode
 	checkIDs(op, weight, ids, s)
 	checkBags(op, ids, offsets, weights, &o)
 	ids, final := placeBags(weight, ids)

@@ -37,7 +37,8 @@ func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *ba
 // newRequest is newLookup up to the requests.
 func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *batchLookup {
 	v := &batchLookup{c: c, j: j, at: at}
-	v.exchange = exchange{route: c.routeFor(j), op: op, mesh: c.mesh, dtype: c.dtype, tables: make([]part, len(c.tables)), asks: c.asks}
+	v.exchange = exchange{route: c.routeFor(j), op: op, mesh: c.mesh, dtype: c.dtype, tables: make([]part, len(c.tables)),
+		asks: c.asks, facts: c.facts, subject: c}
 	bad := make([]int64, badSize)
 	for t, table := range c.tables {
 		w, d := table.weight, c.keys[t]

@@ -1,11 +1,14 @@
 package embedding
 
 import (
+	"fmt"
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -81,6 +84,7 @@ type Collection struct {
 	asks     *asks           // nil: no table has a Store
 	keys     []*Dynamic      // by table; nil: its rows have numbers
 	ahead    []aheads        // by table, of its keys
+	facts    uint32          // a hash of what String says
 }
 
 // A feature is one column of lists.
@@ -138,7 +142,9 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			refuse(op, "table %q holds %v and table %q %v; make a collection for each type", tables[0].Name, c.dtype, t.Name, dt)
 		}
 		c.tables, c.modes = append(c.tables, table), append(c.modes, t.Mode)
-		c.settings, c.keys = append(c.settings, table.settings(op)), append(c.keys, t.Dynamic)
+		its := table.settings(op)
+		its.mode, its.dynamic = t.Mode, t.Dynamic
+		c.settings, c.keys = append(c.settings, its), append(c.keys, t.Dynamic)
 	}
 	if slices.ContainsFunc(c.tables, func(t *Table) bool { return t.stored != nil }) {
 		c.asks, c.ahead = &asks{}, make([]aheads, len(tables))
@@ -147,7 +153,33 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 	for f := range c.features {
 		c.of[c.features[f].table] = append(c.of[c.features[f].table], f)
 	}
+	c.setFacts()
 	return c
+}
+
+// setFacts sets facts, by which the ranks see in a lookup that they have other tables.
+func (c *Collection) setFacts() {
+	var h agreed
+	for t := range c.settings {
+		h = h.and(uint64(c.settings[t].facts()))
+	}
+	for _, f := range c.features {
+		h = h.and(uint64(f.table)).text(f.name)
+	}
+	c.facts = uint32(h)
+}
+
+// String describes the tables with their features: "2 tables: user of table "users", float32 [100, 8] S(0) …; …".
+func (c *Collection) String() string {
+	list := make([]string, len(c.tables))
+	for t := range c.tables {
+		var names []string
+		for _, f := range c.of[t] {
+			names = append(names, c.features[f].name)
+		}
+		list[t] = fmt.Sprintf("%s of %v", strings.Join(names, ", "), &c.settings[t])
+	}
+	return fmt.Sprintf("%s: %s", ints.Counted(len(list), "table"), strings.Join(list, "; "))
 }
 
 // find returns the feature of a name; ok is false if there is none.

@@ -89,6 +89,7 @@ type Dynamic struct {
 	routes  map[uint]*route // by the axes that shard keys
 	noting  bool            // a ValueAndGrad is in progress, and what keys change is taken back if it fails
 	lost    []lostRows      // in it
+	facts   uint32          // a hash of the config
 }
 
 // A followed tensor goes with the rows, or if it has no row for each with the table.
@@ -142,6 +143,7 @@ func NewDynamic(mesh *dtensor.Mesh, c DynamicConfig) *Dynamic {
 	weight.Local().Persist()
 	d := &Dynamic{table: TableOf(weight, Options{Table: c.Name}), config: c, axis: axis, rows: rows, routes: map[uint]*route{}}
 	d.table.keys = true
+	d.facts = uint32(agreed(weight.Facts()).text(fmt.Sprint(c)))
 	if mesh.Inside() {
 		first, n := d.own()
 		d.keys = keytable.New(first/rows, n/rows, keytable.Policy{Rows: rows, Admit: c.AdmitAfter, Expire: c.ExpireAfter})

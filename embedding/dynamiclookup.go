@@ -32,9 +32,9 @@ func (d *Dynamic) newLookup(op string, keys *tensor.Tensor, places []layout.Plac
 // give them to new keys first.
 func (d *Dynamic) request(op string, keys *tensor.Tensor, places []layout.Placement, training bool) *dynamicLookup {
 	w := d.table.weight
-	l := &dynamicLookup{s: settings{normType: 2, padding: -1, name: d.config.Name, weight: w}}
+	l := &dynamicLookup{s: settings{normType: 2, padding: -1, name: d.config.Name, weight: w, dynamic: d}}
 	first, _ := d.own()
-	l.x = &exchange{route: d.routeFor(places), op: op, mesh: d.mesh(), dtype: w.DType(),
+	l.x = &exchange{route: d.routeFor(places), op: op, mesh: d.mesh(), dtype: w.DType(), facts: d.facts, subject: &l.s,
 		tables: []part{{settings: &l.s, weight: w, local: w.Local(), row: first, width: d.config.Dim, dynamic: d}}}
 	l.x.setKeys(0, distinctKeys(keys), training)
 	numbers := l.x.appendCounts([]int64{0}) // no key is bad

@@ -1,6 +1,7 @@
 package embedding
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 
@@ -17,10 +18,12 @@ import (
 // owners reply with the rows, and later the gradients of the rows go to the owners.
 type exchange struct {
 	*route
-	op     string
-	mesh   *dtensor.Mesh
-	dtype  tensor.DType // of the tables
-	tables []part
+	op      string
+	mesh    *dtensor.Mesh
+	dtype   tensor.DType // of the tables
+	tables  []part
+	facts   uint32       // a hash of what the ranks must have the same
+	subject fmt.Stringer // what it is a hash of
 
 	distinct []tensor.Uniq    // by table: of this rank's ids
 	begin    []int            // [peer][table]: where the peer's requests begin in wanted; one more for the end
@@ -320,7 +323,7 @@ func (x *exchange) swap(g *comm.Comm, message *tensor.Tensor, send, receive []in
 
 // do makes a call under the context of the running operator, and throws its error.
 func (x *exchange) do(g *comm.Comm, call comm.Call) {
-	call.Cause = x.op + ": " + call.Cause
+	call.Cause, call.Facts, call.Subject = x.op+": "+call.Cause, x.facts, x.subject
 	x.mesh.Do(g, call)
 }
 

@@ -120,7 +120,7 @@ func newLookup(p *roles, s settings, weight, ids *dtensor.Tensor, tracked bool) 
 	l := &lookup{roles: p, s: s, ids: ids.Local(), tracked: tracked}
 	local, row := weight.Local(), firstRow(weight)
 	tables := []part{{settings: &l.s, weight: weight, local: local, row: row, width: local.Dim(1)}}
-	l.x = exchange{route: noRoute, op: p.op, mesh: p.mesh, dtype: weight.DType(), tables: tables}
+	l.x = exchange{route: noRoute, op: p.op, mesh: p.mesh, dtype: weight.DType(), tables: tables, facts: s.facts(), subject: &l.s}
 	if l.own, l.base = &tables[0], row; s.stored != nil {
 		l.x.asks = &s.stored.asks
 	}

@@ -36,6 +36,56 @@ type settings struct {
 	name      string          // of the table; "": see table
 	weight    *dtensor.Tensor // the table
 	stored    *stored         // its rows; nil: they are in memory
+	mode      Mode            // of bags, else 0
+	dynamic   *Dynamic        // nil: the table is none
+}
+
+// facts returns a hash of what the ranks must have the same: the table and its options.
+func (s *settings) facts() uint32 {
+	h := agreed(s.weight.Facts()).and(uint64(s.weight.DType())).and(uint64(s.padding)).and(math.Float64bits(s.maxNorm)).
+		and(math.Float64bits(s.normType)).and(uint64(s.mode)).text(s.name)
+	if s.frequency {
+		h = h.and(1)
+	}
+	if s.dynamic != nil {
+		h = h.and(uint64(s.dynamic.facts))
+	}
+	return uint32(h)
+}
+
+// String says what facts is a hash of.
+func (s *settings) String() string {
+	text := fmt.Sprintf("table %q, %v", s.name, s.weight)
+	if s.dynamic != nil {
+		text = fmt.Sprintf("%+v", s.dynamic.config)
+	}
+	if s.mode != 0 {
+		text += ", mode " + s.mode.String()
+	}
+	if s.padding >= 0 {
+		text += fmt.Sprintf(", padding %d", s.padding)
+	}
+	if s.renorm {
+		text += fmt.Sprintf(", norm %v of at most %v", s.normType, s.maxNorm)
+	}
+	if s.frequency {
+		text += ", gradients by frequency"
+	}
+	return text
+}
+
+// agreed is a hash of what ranks must have the same: FNV-1a over words.
+type agreed uint32
+
+func (h agreed) and(word uint64) agreed {
+	return (h^agreed(word))*16777619 ^ agreed(word>>32)*2654435761
+}
+
+func (h agreed) text(s string) agreed {
+	for i := range len(s) {
+		h = h.and(uint64(s[i]))
+	}
+	return h
 }
 
 // table returns what errors call the table.

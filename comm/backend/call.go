@@ -45,15 +45,16 @@ type Call struct {
 	Root                 int
 	Dst, Src             Buffer
 	DstCounts, SrcCounts []int
-	DstRows, SrcRows     int      // above 1, the parts of that buffer are columns of a matrix with this number of rows
-	Tag                  int      // of a call of package comm/message
-	Cause                string   // the operator and step that made the call, for statistics and traces
-	Facts                uint32   // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
-	Check                bool     // a check that users may turn off: Stats and recordings leave it out
-	site                 *Site    // where an asynchronous call was started, or see At; nil: where the call is made
-	waiters              *Waiters // for an asynchronous call; nil: the call blocks
-	whole                int      // elements of the longest part of the call that Piece divided; 0: this is no piece
-	of                   *Call    // the call that this is a step of, see Inner; nil: none
+	DstRows, SrcRows     int          // above 1, the parts of that buffer are columns of a matrix with this number of rows
+	Tag                  int          // of a call of package comm/message
+	Cause                string       // the operator and step that made the call, for statistics and traces
+	Facts                uint32       // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
+	Subject              fmt.Stringer // what Facts is a hash of, for the error of ranks that differ; nil: the error does not say it
+	Check                bool         // a check that users may turn off: Stats and recordings leave it out
+	site                 *Site        // where an asynchronous call was started, or see At; nil: where the call is made
+	waiters              *Waiters     // for an asynchronous call; nil: the call blocks
+	whole                int          // elements of the longest part of the call that Piece divided; 0: this is no piece
+	of                   *Call        // the call that this is a step of, see Inner; nil: none
 
 	places func(rank int) (a, b int) // see Places
 
@@ -90,6 +91,14 @@ func (c *Call) At(stack []uintptr) Call {
 // about ranks that disagree names c.
 func (c *Call) Inner(kind Kind, dst, src Buffer) Call {
 	return Call{Kind: kind, Dst: dst, Src: src, Cause: c.Cause, of: c, site: c.site, waiters: c.waiters}
+}
+
+// user returns the call that c is a step of, else c.
+func (c *Call) user() *Call {
+	for c.of != nil {
+		c = c.of
+	}
+	return c
 }
 
 // DType returns the element type, invalid for a Barrier.
@@ -133,11 +142,7 @@ func (c *Call) String() string {
 		}
 		s += c.address()
 	default:
-		user := c
-		for user.of != nil {
-			user = user.of
-		}
-		s = c.Fingerprint().describe(c.structType(), user.Root)
+		s = c.Fingerprint().describe(c.structType(), c.user().Root)
 	}
 	if c.Op == fold.Custom && c.Func != nil && c.Func.size > 0 { // not one on other elements
 		s += fmt.Sprintf(" by %q on %d-byte elements", c.Func.name, c.Func.size)

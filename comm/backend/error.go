@@ -69,12 +69,21 @@ type Party struct {
 	Call string // as Call.String
 	Site string // as Call.Site, "" if unknown
 
-	Facts uint32 // as Call.Facts
+	Facts   uint32 // as Call.Facts
+	Subject string // as Call.Subject, shortened to 160 bytes; "" if unknown
 }
 
 // Party returns the call as one side of a mismatch: that of rank, by world number.
 func (c *Call) Party(rank int) Party {
-	return Party{Rank: rank, Call: c.String(), Site: c.Site(), Facts: c.Facts}
+	user := c.user()
+	p := Party{Rank: rank, Call: c.String(), Site: c.Site(), Facts: user.Facts}
+	if user.Subject != nil {
+		p.Subject = user.Subject.String()
+		if most := 160; len(p.Subject) > most {
+			p.Subject = strings.ToValidUTF8(p.Subject[:most], "") + "…"
+		}
+	}
+	return p
 }
 
 // String is "rank 1 called Barrier at train.go:31".
@@ -107,6 +116,8 @@ func (e *MismatchError) Error() string {
 	case isMessage(e.A.Call) && isMessage(e.B.Call):
 		remedy = "give Send and Recv as many elements of one type"
 	case e.A.Site != e.B.Site || withoutCount(e.A.Call) != withoutCount(e.B.Call):
+	case e.A.Facts != e.B.Facts && e.A.Subject != e.B.Subject:
+		remedy = fmt.Sprintf("rank %d's is of %s, rank %d's of %s; give the same on all ranks", e.A.Rank, e.A.Subject, e.B.Rank, e.B.Subject)
 	case strings.Contains(e.A.Call, countsHash) && e.A.Call != e.B.Call:
 		remedy = "their lists of counts differ (" + countsHash +
 			"… is a hash of one): give the same list, or tensors of the same shape, on all ranks"

@@ -43,3 +43,25 @@ func TestErrorsNameRanksAndCalls(t *testing.T) {
 		}
 	}
 }
+
+// A Party names what the call is of, in bounded length, and so does the error of two that differ there alone.
+func TestMismatchOfSubjects(t *testing.T) {
+	of := func(facts uint32, subject string) Party {
+		c := Call{Kind: BarrierKind, Facts: facts, Subject: text(subject)}
+		inner := c.Inner(BarrierKind, Buffer{}, Buffer{})
+		p := inner.Party(int(facts))
+		p.Site = "a.go:1"
+		return p
+	}
+	want := "; rank 1's is of [4] R, rank 2's of [5] R; give the same on all ranks"
+	if got := Mismatch(of(2, "[5] R"), of(1, "[4] R")).Error(); !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want an end of %q", got, want)
+	}
+	if n := len(of(1, strings.Repeat("é", 1000)).Subject); n > 170 {
+		t.Errorf("a party's subject has %d bytes", n)
+	}
+}
+
+type text string
+
+func (t text) String() string { return string(t) }

@@ -214,7 +214,9 @@ func (r *Rank) mismatch(m *meeting) error {
 	}
 	sites := r.gather(calls[r.rank].Site())
 	party := func(i int) backend.Party {
-		return backend.Party{Rank: r.g.number(i), Call: calls[i].String(), Site: fmt.Sprint(sites.shown(i)), Facts: calls[i].Facts}
+		p := calls[i].Party(r.g.number(i))
+		p.Site = fmt.Sprint(sites.shown(i))
+		return p
 	}
 	err := backend.Mismatch(party(0), party(other))
 	r.gather(nil)

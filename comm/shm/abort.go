@@ -138,10 +138,24 @@ func (r *Rank) disagreement(v failure, call *backend.Call) error {
 	stamp := r.stamp(v.seq)
 	if me := r.world[r.me]; call != nil && (me == v.a || me == v.b) {
 		if _, ok := r.job.seg.Note(me, stamp); !ok {
-			r.job.seg.SetNote(me, stamp, fmt.Sprintf("%v\n%s\n%d", call, call.Site(), call.Facts))
+			r.job.seg.SetNote(me, stamp, noteOf(call.Party(me)))
 		}
 	}
 	return backend.Mismatch(r.side(v.a, stamp), r.side(v.b, stamp))
+}
+
+// noteOf returns p as the text of a note, a line for each of its fields.
+func noteOf(p backend.Party) string {
+	return fmt.Sprintf("%d\n%s\n%s\n%s", p.Facts, p.Call, p.Site, p.Subject)
+}
+
+// partyOf returns the party whose noteOf a rank has left, which may be cut short.
+func partyOf(world int, note string) backend.Party {
+	number, rest, _ := strings.Cut(note, "\n")
+	call, rest, _ := strings.Cut(rest, "\n")
+	site, subject, _ := strings.Cut(rest, "\n")
+	facts, _ := strconv.ParseUint(number, 10, 32)
+	return backend.Party{Rank: world, Call: call, Site: site, Facts: uint32(facts), Subject: subject}
 }
 
 // side returns a rank's own description of its call. It waits a while for the rank's note:
@@ -152,10 +166,7 @@ func (r *Rank) side(world int, stamp uint64) backend.Party {
 	}
 	for range 500 {
 		if text, ok := r.job.seg.Note(world, stamp); ok {
-			call, rest, _ := strings.Cut(text, "\n")
-			site, number, _ := strings.Cut(rest, "\n")
-			facts, _ := strconv.ParseUint(number, 10, 32)
-			return backend.Party{Rank: world, Call: call, Site: site, Facts: uint32(facts)}
+			return partyOf(world, text)
 		}
 		if _, ended := r.job.seg.HasEnded(world); ended {
 			break

@@ -61,25 +61,30 @@ func Share(call *backend.Call, into []backend.Buffer, b backend.Buffer) {
 }
 
 // A Text is a backend.Party in the form in which ranks send it to each other, without the rank:
-// the lengths of its two texts, 2 bytes each, the facts, and the texts, truncated to fit.
+// the lengths of its three texts, 2 bytes each, the facts, and the texts, truncated to fit.
 type Text [512]byte
 
-const textHead = 8
+const textHead = 10
 
 // TextOf returns p as it is sent.
 func TextOf(p backend.Party) (t Text) {
-	n := copy(t[textHead:], p.Call)
-	m := copy(t[textHead+n:], p.Site)
-	binary.LittleEndian.PutUint16(t[:], uint16(n))
-	binary.LittleEndian.PutUint16(t[2:], uint16(m))
-	binary.LittleEndian.PutUint32(t[4:], p.Facts)
+	at := textHead
+	for i, text := range []string{p.Call, p.Site, p.Subject} {
+		n := copy(t[at:], text)
+		binary.LittleEndian.PutUint16(t[2*i:], uint16(n))
+		at += n
+	}
+	binary.LittleEndian.PutUint32(t[6:], p.Facts)
 	return t
 }
 
 // Party returns what rank has sent. A damaged text gives some Party.
 func (t *Text) Party(rank int) backend.Party {
-	n := min(int(binary.LittleEndian.Uint16(t[:])), len(t)-textHead)
-	m := min(int(binary.LittleEndian.Uint16(t[2:])), len(t)-textHead-n)
-	return backend.Party{Rank: rank, Call: string(t[textHead : textHead+n]), Site: string(t[textHead+n : textHead+n+m]),
-		Facts: binary.LittleEndian.Uint32(t[4:])}
+	p := backend.Party{Rank: rank, Facts: binary.LittleEndian.Uint32(t[6:])}
+	rest := t[textHead:]
+	for i, text := range []*string{&p.Call, &p.Site, &p.Subject} {
+		n := min(int(binary.LittleEndian.Uint16(t[2*i:])), len(rest))
+		*text, rest = string(rest[:n]), rest[n:]
+	}
+	return p
 }

@@ -10,14 +10,14 @@ import (
 
 func TestText(t *testing.T) {
 	for _, want := range []backend.Party{
-		{Rank: 3, Call: "AllReduce sum float32[3]", Site: "train/main.go:31", Facts: 1 << 31}, {},
+		{Rank: 3, Call: "AllReduce sum float32[3]", Site: "train/main.go:31", Facts: 1 << 31, Subject: "[4] R"}, {},
 		{Rank: 1, Call: strings.Repeat("c", 700), Site: "s", Facts: 7}, {Rank: 2, Call: "c", Site: strings.Repeat("s", 700)},
 	} {
 		text := TextOf(want)
 		got := text.Party(want.Rank)
 		if got.Rank != want.Rank || got.Facts != want.Facts || !strings.HasPrefix(want.Call, got.Call) ||
-			!strings.HasPrefix(want.Site, got.Site) ||
-			len(got.Call)+len(got.Site) < min(len(want.Call)+len(want.Site), 400) {
+			!strings.HasPrefix(want.Site, got.Site) || !strings.HasPrefix(want.Subject, got.Subject) ||
+			len(got.Call)+len(got.Site)+len(got.Subject) < min(len(want.Call)+len(want.Site)+len(want.Subject), 400) {
 			t.Errorf("got %.20q, %.20q", got.Call, got.Site)
 		}
 	}
