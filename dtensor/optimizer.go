@@ -9,7 +9,7 @@ type Optimizer interface {
 	// ValueAndGrad returns them; a parameter whose Grad is the zero Grad
 	// is left alone, and its next step is numbered as if this one had not been.
 	// Step does not change grads. It returns an error, and changes nothing, for a
-	// rate that is not a finite number and for gradients that do not fit. After an
+	// rate that is negative or not a finite number and for gradients that do not fit. After an
 	// error of a collective the parameters may have been changed in part.
 	Step(grads []Grad, lr float64) error
 	// State lists the optimizer's state, under names such as "m.0" for the mean of

@@ -47,7 +47,7 @@ type FusedOptimizers struct {
 // A table that no FusedOptimizer has returns its gradient, as before any Fuse; so without
 // arguments Fuse undoes it for all tables. Fuse throws an *Error, and changes nothing, for a
 // name that is neither a table nor a feature, for a table with two optimizers, such as that of
-// two features with one each, for a rate that is not a finite number, and for a MaxGradient that is negative or NaN.
+// two features with one each, for a rate that is negative or not a finite number, and for a MaxGradient that is negative or NaN.
 //
 // A table with a Store, and a Dynamic one, follows its optimizer, so it is given one only once, the former before its first lookup.
 func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
@@ -60,8 +60,8 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 		switch {
 		case o.New == nil:
 			refuse(op, "the optimizer of %s has no New; give the function that makes it", quoted(o.Of, "all other tables"))
-		case !finite(o.Rate):
-			refuse(op, "the rate of %s is %v; give a finite number", quoted(o.Of, "all other tables"), o.Rate)
+		case !finite(o.Rate) || o.Rate < 0:
+			refuse(op, "the rate of %s is %v; give a finite number that is not negative", quoted(o.Of, "all other tables"), o.Rate)
 		case !(o.MaxGradient >= 0):
 			refuse(op, "the MaxGradient of %s is %v; give a positive one, or 0 for no bound", quoted(o.Of, "all other tables"), o.MaxGradient)
 		case len(o.Of) == 0 && others != nil:
@@ -161,12 +161,12 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // SetRate sets the learning rate of tables, or of those of features, from the next backward
 // pass on; without names of all that have an optimizer. All ranks set the same. It throws an
-// *Error for a rate that is not a finite number, and for a name that Fuse has not given an
+// *Error for a rate that is negative or not a finite number, and for a name that Fuse has not given an
 // optimizer.
 func (f *FusedOptimizers) SetRate(rate float64, of ...string) {
 	const op = "SetRate"
-	if !finite(rate) {
-		refuse(op, "the rate of %s is %v; give a finite number", quoted(of, "all tables"), rate)
+	if !finite(rate) || rate < 0 {
+		refuse(op, "the rate of %s is %v; give a finite number that is not negative", quoted(of, "all tables"), rate)
 	}
 	tables := make([]int, len(of))
 	for i, name := range of {

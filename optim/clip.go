@@ -63,12 +63,12 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 		}
 		var sums []float64 // of each parameter, with same bits
 		if params[0].Mesh().SameBits() {
-			sums = pairwiseSquares(meshes, len(params), pieces)
+			sums = pairwiseSquares(clip(limit), meshes, len(params), pieces)
 			for _, sum := range sums {
 				norm += sum
 			}
 		} else {
-			norm = sumSquares(meshes, pieces)
+			norm = sumSquares(clip(limit), meshes, pieces)
 		}
 		norm = math.Sqrt(norm)
 		if math.IsInf(limit, 1) {
@@ -76,7 +76,7 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 		}
 		if math.IsNaN(norm) || math.IsInf(norm, 0) {
 			cause := "no gradient alone makes it so"
-			if i := firstNotFinite(meshes, pieces, sums); i >= 0 {
+			if i := firstNotFinite(clip(limit), meshes, pieces, sums); i >= 0 {
 				cause = fmt.Sprintf("gradient %d, of parameter %v, is the first that makes it so", i, params[i])
 			}
 			fault.Throw(fmt.Errorf("optim: ClipGradNorm: %w: it is %v, and %s; leave out the step, or find the operator with %s=1",
@@ -168,19 +168,19 @@ func newPiece(i int, param *dtensor.Tensor, local *tensor.Tensor) piece {
 
 // sumSquares returns the sum of squares of the global gradients. The meshes are
 // taken in the order in which the parameters name them, the same on all ranks.
-func sumSquares(meshes []*dtensor.Mesh, pieces []piece) float64 {
+func sumSquares(limit clip, meshes []*dtensor.Mesh, pieces []piece) float64 {
 	apart := areApart(meshes)
 	total := 0.0
 	for _, m := range meshes {
 		if !m.Inside() {
 			continue
 		}
-		if sum := meshSquares(m, pieces); !apart || m.Comm().Rank() == 0 {
+		if sum := meshSquares(limit, m, pieces); !apart || m.Comm().Rank() == 0 {
 			total += sum
 		}
 	}
 	if apart {
-		total = allReduceOne(meshes[0], wantOneParent(meshes), comm.Sum, total)
+		total = limit.allReduceOne(meshes[0], wantOneParent(meshes), comm.Sum, total)
 	}
 	return total
 }
@@ -200,7 +200,7 @@ func wantOneParent(meshes []*dtensor.Mesh) *comm.Comm {
 // firstNotFinite returns the first parameter whose squares do not add up to a finite
 // number on some rank, -1 if they do and only their sum is too large. sums are
 // those of all parameters, with same bits, the first that is too large with those before it; else nil.
-func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece, sums []float64) int {
+func firstNotFinite(limit clip, meshes []*dtensor.Mesh, pieces []piece, sums []float64) int {
 	total := 0.0
 	for i, sum := range sums {
 		if total += sum; math.IsNaN(total) || math.IsInf(total, 0) {
@@ -216,9 +216,9 @@ func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece, sums []float64) int 
 	}
 	switch {
 	case areApart(meshes):
-		first = allReduceOne(meshes[0], meshes[0].Parent(), comm.Min, first)
+		first = limit.allReduceOne(meshes[0], meshes[0].Parent(), comm.Min, first)
 	case sharded:
-		first = allReduceOne(meshes[0], meshes[0].Comm(), comm.Min, first)
+		first = limit.allReduceOne(meshes[0], meshes[0].Comm(), comm.Min, first)
 	}
 	if math.IsInf(first, 1) {
 		return -1
@@ -250,10 +250,23 @@ func allReduce(m *dtensor.Mesh, c *comm.Comm, op comm.Op, cause string, v []floa
 	m.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: buf, Src: buf, Cause: cause})
 }
 
-// allReduceOne is allReduce of a number.
-func allReduceOne(m *dtensor.Mesh, c *comm.Comm, op comm.Op, v float64) float64 {
+// A clip is the limit of a ClipGradNorm, which all ranks have to give: its calls carry it.
+type clip float64
+
+func (limit clip) String() string { return fmt.Sprintf("a limit of %v", float64(limit)) }
+
+// do makes a call of ClipGradNorm.
+func (limit clip) do(m *dtensor.Mesh, c *comm.Comm, call comm.Call) {
+	bits := math.Float64bits(float64(limit))
+	call.Cause, call.Facts, call.Subject = "ClipGradNorm", uint32(bits^bits>>32)*2654435761>>8, limit
+	m.Do(c, call)
+}
+
+// allReduceOne returns op of v over the ranks of c.
+func (limit clip) allReduceOne(m *dtensor.Mesh, c *comm.Comm, op comm.Op, v float64) float64 {
 	all := []float64{v}
-	allReduce(m, c, op, "ClipGradNorm", all)
+	buf := comm.Of(all)
+	limit.do(m, c, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: buf, Src: buf})
 	return all[0]
 }
 
@@ -278,7 +291,7 @@ func axisNames(m *dtensor.Mesh, axes uint) (names []string) {
 }
 
 // meshSquares returns the sum of squares of the gradients on one mesh.
-func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
+func meshSquares(limit clip, m *dtensor.Mesh, pieces []piece) float64 {
 	axes := shardAxes(m, pieces)
 	var mine []*tensor.Tensor
 	for _, p := range pieces {
@@ -291,7 +304,7 @@ func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 		sum += s
 	}
 	if names := axisNames(m, axes); len(names) > 0 {
-		sum = allReduceOne(m, m.Group(names...), comm.Sum, sum)
+		sum = limit.allReduceOne(m, m.Group(names...), comm.Sum, sum)
 	}
 	return sum
 }

@@ -281,3 +281,20 @@ func TestNormOfLargeGradients(t *testing.T) {
 		return nil
 	})
 }
+
+// Ranks that clip to other norms get an error that names both.
+func TestClipToOtherLimits(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(same)
+			w := spread(m, tensor.Float32, ones(4), []int{2, 2}, rowWise)
+			rank := m.Comm().Rank()
+			_, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{w}, []dtensor.Grad{dtensor.Dense(w)}, float64(1+rank))
+			want := "rank 0's is of a limit of 1, rank 1's of a limit of 2; give the same on all ranks"
+			if !errors.Is(err, comm.ErrMismatch) || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+	}
+}

@@ -210,8 +210,8 @@ func addTo(dst, src []float64) {
 }
 
 // sumsOfNodes returns the sum of the squares of each of some tensors on one mesh. The ranks send their nodes of all of them in
-// one call, and each adds them up in pairs.
-func sumsOfNodes(cause string, m *dtensor.Mesh, list []nodes) []float64 {
+// one call, which do makes, and each adds them up in pairs.
+func sumsOfNodes(do func(m *dtensor.Mesh, c *comm.Comm, call comm.Call), m *dtensor.Mesh, list []nodes) []float64 {
 	var mine []float64
 	at, ranks := make([]int, len(list)), 1
 	for k, n := range list {
@@ -231,7 +231,7 @@ func sumsOfNodes(cause string, m *dtensor.Mesh, list []nodes) []float64 {
 	all := mine
 	if ranks > 1 {
 		all = make([]float64, ranks*len(mine))
-		m.Do(m.Comm(), comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: cause})
+		do(m, m.Comm(), comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine)})
 	}
 	sums := make([]float64, len(list))
 	for k, n := range list {
@@ -266,7 +266,7 @@ func foldNodes(leaves [][][]int, numbers map[int][]float64, part, node int) floa
 }
 
 // pairwiseSquares returns the sum of the squares of each parameter's gradient, with same bits.
-func pairwiseSquares(meshes []*dtensor.Mesh, params int, pieces []piece) (sums []float64) {
+func pairwiseSquares(limit clip, meshes []*dtensor.Mesh, params int, pieces []piece) (sums []float64) {
 	sums = make([]float64, params)
 	for _, m := range meshes {
 		if !m.Inside() {
@@ -279,7 +279,7 @@ func pairwiseSquares(meshes []*dtensor.Mesh, params int, pieces []piece) (sums [
 				numbers, list = append(numbers, p.param), append(list, p.nodes)
 			}
 		}
-		for k, sum := range sumsOfNodes("ClipGradNorm", m, list) {
+		for k, sum := range sumsOfNodes(limit.do, m, list) {
 			sums[numbers[k]] = sum
 		}
 	}
@@ -290,7 +290,7 @@ func pairwiseSquares(meshes []*dtensor.Mesh, params int, pieces []piece) (sums [
 			all[i] = math.Float64bits(sum)
 		}
 		buf := comm.Of(all)
-		meshes[0].Do(parent, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: buf, Src: buf, Cause: "ClipGradNorm"})
+		limit.do(meshes[0], parent, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: buf, Src: buf})
 		for i, b := range all {
 			sums[i] = math.Float64frombits(b)
 		}

@@ -51,6 +51,9 @@ func NewGroups(params []*dtensor.Tensor, groups ...Group) *Groups {
 		if group.New == nil {
 			fault.Throw(fmt.Errorf("optim: NewGroups: group %d has no New; give the function that makes its optimizer", n))
 		}
+		if !validRate(group.Rate) {
+			fault.Throw(fmt.Errorf("optim: NewGroups: the Rate of group %d is %v; give a finite number that is not negative", n, group.Rate))
+		}
 		m := member{Optimizer: group.New(group.Params), rate: group.Rate}
 		if m.rate == 0 {
 			m.rate = 1
@@ -79,6 +82,9 @@ func (g *Groups) Step(grads []dtensor.Grad, lr float64) error {
 	if len(grads) != g.count {
 		return fault.Located(fmt.Errorf("optim: Groups.Step: %d gradients for %d parameters; "+
 			"pass what ValueAndGrad returned for the same list", len(grads), g.count))
+	}
+	if !validRate(lr) { // before a group has stepped
+		return fault.Located(fmt.Errorf("optim: Groups.Step: "+badRate, lr))
 	}
 	for n, m := range g.groups {
 		own := make([]dtensor.Grad, len(m.index))

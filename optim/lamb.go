@@ -158,7 +158,10 @@ func sumOfParts(cause string, m *dtensor.Mesh, all []change, sums [][2]float64, 
 			list = append(list, parts[k][:]...)
 		}
 	}
-	flat := sumsOfNodes(cause, m, list)
+	flat := sumsOfNodes(func(m *dtensor.Mesh, c *comm.Comm, call comm.Call) {
+		call.Cause = cause
+		m.Do(c, call)
+	}, m, list)
 	for k, c := range all {
 		if c.param.Mesh() == m {
 			sums[k] = [2]float64(flat)

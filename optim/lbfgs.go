@@ -114,8 +114,8 @@ func (l *LBFGS) Step(lr float64, f Closure) (loss float64, err error) {
 	switch {
 	case f == nil:
 		return 0, fault.Located(fmt.Errorf("optim: LBFGS.Step: the closure is nil; give the one that evaluates the function"))
-	case math.IsNaN(lr) || math.IsInf(lr, 0):
-		return 0, fault.Located(fmt.Errorf("optim: LBFGS.Step: the rate is %v; give a finite number", lr))
+	case !validRate(lr):
+		return 0, fault.Located(fmt.Errorf("optim: LBFGS.Step: "+badRate, lr))
 	case len(l.params) == 0 || !l.params[0].Mesh().Inside():
 		return 0, nil
 	}

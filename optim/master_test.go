@@ -126,7 +126,7 @@ func TestMasterWeightsAreState(t *testing.T) {
 	})
 }
 
-// A rate that is no finite number is refused by every optimizer, and so are gradients of
+// A rate that is negative or no finite number is refused by every optimizer, and so are gradients of
 // which a later one does not fit: nothing has changed.
 func TestRefusedStepsChangeNothing(t *testing.T) {
 	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -140,7 +140,7 @@ func TestRefusedStepsChangeNothing(t *testing.T) {
 				for name, s := range opt.State() {
 					before[name] = meshtest.Values(s.Local())
 				}
-				for want, lr := range map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1), "-Inf": math.Inf(-1)} {
+				for want, lr := range map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1), "-Inf": math.Inf(-1), "-0.1": -0.1} {
 					if err := opt.Step(grads, lr); err == nil || !strings.Contains(err.Error(), "Step: the rate is "+want) {
 						return fmt.Errorf("%s: rate %v: %v", k.name, lr, err)
 					}

@@ -106,6 +106,11 @@ func (b *base) together(grads []dtensor.Grad, lr float64, everyRow bool, update 
 	})
 }
 
+// validRate reports whether a learning rate is one; badRate is the error of one that is not.
+func validRate(lr float64) bool { return lr >= 0 && !math.IsInf(lr, 0) }
+
+const badRate = "the rate is %v; give a finite number that is not negative"
+
 // run checks the gradients and calls f in a scope. f calls begin for each parameter; ok is
 // false if that has no gradient. f makes the change c and then calls c.done.
 func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin func(i int) (c change, ok bool))) error {
@@ -116,8 +121,8 @@ func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin
 	case len(grads) != len(b.params):
 		return fault.Located(fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; "+
 			"pass what ValueAndGrad returned for the same list", b.name, len(grads), len(b.params)))
-	case math.IsNaN(lr) || math.IsInf(lr, 0):
-		return fault.Located(fmt.Errorf("optim: %s.Step: the rate is %v; give a finite number", b.name, lr))
+	case !validRate(lr):
+		return fault.Located(fmt.Errorf("optim: %s.Step: "+badRate, b.name, lr))
 	case len(b.params) == 0:
 		return nil
 	}

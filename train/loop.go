@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"time"
 
@@ -27,6 +28,7 @@ type loop struct {
 	flip    func(step int)  // see flips
 	first   int             // step of this attempt
 	noted   int             // how many tensors that are no parameters the steps have changed
+	failed  error           // of writing metrics, on rank 0, which the others are still to be told
 
 	before time.Duration // what the attempts before have taken
 	start  time.Time     // of this attempt
@@ -39,7 +41,7 @@ func (l *loop) next(ctx context.Context, n int) (share float64, over bool, err e
 	k, w := l.keeper, l.watcher
 	l.Elapsed = l.before + time.Since(l.start)
 	if runtime.Stopping(ctx, l.world) {
-		return 0, true, cmp.Or(k.stop(ctx, n, n > l.first, l.say), ctx.Err())
+		return 0, true, cmp.Or(k.stop(ctx, n, n > l.first, l.say), l.failed, ctx.Err())
 	}
 	share, due, keep, err := l.share(ctx, n, w.due(), k.due(n))
 	if err != nil {
@@ -114,7 +116,7 @@ func (l *loop) made(ctx context.Context, steps int, loss float64) error {
 	if l.out != nil {
 		seconds := metrics.Value{Name: "seconds", Value: l.Elapsed.Seconds()}
 		if err := l.out.Write(steps, metrics.Value{Name: "loss", Value: loss}, seconds); err != nil {
-			return fmt.Errorf("%s: %w", l.Program, err)
+			l.failed = cmp.Or(l.failed, fmt.Errorf("%s: %w", l.Program, err))
 		}
 	}
 	if l.OnStep != nil {
@@ -127,9 +129,9 @@ func (l *loop) made(ctx context.Context, steps int, loss float64) error {
 }
 
 // share returns how much of the run is over, and whether replicas are to be compared and a
-// snapshot to be taken, as rank 0 sees it: clocks differ.
+// snapshot to be taken, as rank 0 sees it: clocks differ. Its call carries the settings, which all ranks have to give.
 func (l *loop) share(ctx context.Context, step int, due, snapshot bool) (share float64, check, keep bool, err error) {
-	word := make([]float64, 3)
+	word := make([]float64, 4)
 	if l.Steps > 0 {
 		word[0] = float64(step) / float64(l.Steps)
 	}
@@ -142,6 +144,41 @@ func (l *loop) share(ctx context.Context, step int, due, snapshot bool) (share f
 	if snapshot {
 		word[2] = 1
 	}
-	err = comm.Broadcast(ctx, l.world, word, 0)
+	if l.failed != nil {
+		word[3] = 1
+	}
+	settings := settings{l.Clip, max(1, l.Accumulate), l.rate}
+	err = l.world.Do(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of(word), Cause: "train.Run", Facts: settings.facts(), Subject: settings})
+	if err == nil && word[3] == 1 {
+		err = l.fail(ctx)
+	}
 	return word[0], word[1] == 1, word[2] == 1, err
+}
+
+// fail returns what rank 0 has failed with, on every rank.
+func (l *loop) fail(ctx context.Context) error {
+	if l.failed != nil {
+		_, err := comm.BroadcastSlices(ctx, l.world, []byte(l.failed.Error()), 0)
+		return cmp.Or(err, l.failed)
+	}
+	text, err := comm.BroadcastSlices[byte](ctx, l.world, nil, 0)
+	return cmp.Or(err, fmt.Errorf("rank 0: %s", text))
+}
+
+// settings are what the ranks of a run have to give alike, and its calls cannot see.
+type settings struct {
+	clip       float64
+	accumulate int
+	rate       float64 // of the last step
+}
+
+// facts returns a hash of the settings.
+func (s settings) facts() uint32 {
+	h := fnv.New32a()
+	fmt.Fprint(h, s.clip, s.accumulate, s.rate)
+	return h.Sum32()
+}
+
+func (s settings) String() string {
+	return fmt.Sprintf("Clip %v, Accumulate %d and a Rate of %v", s.clip, s.accumulate, s.rate)
 }

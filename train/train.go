@@ -96,6 +96,7 @@ type Run struct {
 	UnitsPerSecond float64       // in the end
 
 	grads []dtensor.Grad // of the last step that Loss made
+	rate  float64        // of that step
 	watch *watcher       // of Do
 }
 
@@ -136,10 +137,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 			r.UnitsPerSecond = meter.Rate()
 		}()
 	}
-	out, err := r.metrics(world)
-	if err != nil {
-		return err
-	}
+	out, failed := r.metrics(world)
 	if out != nil {
 		defer out.Close() // what it wrote is there; there is nothing more to write
 	}
@@ -148,7 +146,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		return err
 	}
 	defer w.close()
-	r.watch = w
+	r.watch, r.rate = w, 0
 	flip, err := w.flips()
 	if err != nil {
 		return err
@@ -156,7 +154,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	if r.Params != nil {
 		visualize.Record(r.Params)
 	}
-	l := &loop{Run: r, world: world, say: say, keeper: k, watcher: w, meter: meter, out: out, flip: flip, first: first, before: r.Elapsed,
+	l := &loop{Run: r, world: world, say: say, keeper: k, watcher: w, meter: meter, out: out, flip: flip, first: first, before: r.Elapsed, failed: failed,
 		start: time.Now(), last: time.Now()}
 	for n := first; ; n++ {
 		share, over, err := l.next(ctx, n)
@@ -207,6 +205,7 @@ func (r *Run) metrics(world *comm.Comm) (metrics.Writer, error) {
 func (r *Run) step(ctx context.Context, step int, share float64) (float64, error) {
 	params := nn.Tensors(r.Params)
 	parts, rate := max(1, r.Accumulate), r.Rate.At(int(share*Ticks))
+	r.rate = rate
 	loss, factor := func(part int) *dtensor.Tensor { return r.Loss(step, part) }, 1.0
 	if r.Scaler != nil {
 		factor = r.Scaler.Factor()
