@@ -15,7 +15,7 @@ import (
 
 // Export writes the rows of the table, in float32 and by their numbers, into a file that
 // package serve answers lookups from, in place of what is at path. The first rank of the
-// mesh writes it and holds all rows meanwhile, of a table with a Store some at a time. Export is
+// mesh writes it, at the path that it was given, and holds all rows meanwhile, of a table with a Store some at a time. Export is
 // collective over the mesh, and its error the same on every rank of it; a rank outside does nothing.
 func (t *Table) Export(ctx context.Context, path string) (err error) {
 	defer fault.Locate(&err)

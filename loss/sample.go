@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -51,8 +52,8 @@ type SampleOptions struct {
 // -Inf: then class 0 is drawn. Logits of bfloat16 are converted to float32. Sample has no
 // gradient.
 //
-// Sample throws an *Error for logits of another shape or type and for options out
-// of their range.
+// Sample throws an *Error for logits of another shape or type, for options out
+// of their range, and for a logit that is NaN: where positions are sharded that aborts the mesh.
 func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	const op = "Sample"
 	if o.Temperature == 0 {
@@ -150,5 +151,21 @@ func (p *sharding) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
 			won[i*draws+d] = candidate{v, classes[i] + int64(p.lo)}
 		}
 	}
-	return p.bestClasses(won)
+	drawn := p.bestClasses(won)
+	for i, w := range won {
+		if math.IsNaN(w.Sum) {
+			p.refuseNaN(first + i/draws)
+		}
+	}
+	return drawn
+}
+
+// refuseNaN throws that a logit of a position is NaN. Where positions are divided this rank alone may see it, and aborts the mesh.
+func (p *sharding) refuseNaN(position int) {
+	err := &Error{Op: "Sample", Detail: fmt.Sprintf("a logit of position %d is NaN; look for the operator that made it with %s=1",
+		position, dtensor.AnomalyVar)}
+	if p.batchGroup != nil {
+		p.mesh.Comm().Abort(err)
+	}
+	fault.Throw(err)
 }

@@ -286,3 +286,23 @@ func TestTopK(t *testing.T) {
 		})
 	}
 }
+
+// A logit that is NaN is refused on every rank, with the position, however the logits lie.
+func TestSampleOfNaN(t *testing.T) {
+	logits := []float64{0, 1, 2, 3, math.NaN(), 5}
+	for _, place := range []layout.Placement{layout.Replicate(), layout.Shard(1), layout.Shard(0)} {
+		for _, o := range []loss.SampleOptions{{}, {TopK: 2}, {TopP: 0.5}, {Draws: 3}} {
+			meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+				x := meshtest.Place(m, logits, []int{2, 3}, place)
+				err := dtensor.Try(ctx, m, func() {
+					drawn := loss.Sample(x, o)
+					drawn.Full() // where the rank that has other positions sees it
+				})
+				if err == nil || !strings.Contains(err.Error(), "a logit of position 1 is NaN") {
+					return fmt.Errorf("%v, %+v: got %v", place, o, err)
+				}
+				return nil
+			})
+		}
+	}
+}

@@ -1,8 +1,11 @@
 package nn
 
 import (
+	"errors"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A BlockConfig describes a Block. Width and Heads are needed. Llama's block is
@@ -88,8 +91,12 @@ type Block struct {
 	names    Names
 }
 
-// NewBlock makes a Block.
+// NewBlock makes a Block. It throws for a Dropout that is no probability, and for Sequence without a TensorAxis.
 func NewBlock(init *Init, c BlockConfig) *Block {
+	if c.Sequence && c.TensorAxis == "" {
+		fault.Throw(errors.New("nn: NewBlock: Sequence without a TensorAxis, which divides the positions; give the name of an axis of the mesh"))
+	}
+	Dropout{P: c.Dropout}.check("NewBlock, Dropout")
 	if c.Hidden == 0 {
 		c.Hidden = 4 * c.Width
 	}

@@ -44,11 +44,17 @@ func (d Dropout) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 // Params lists nothing.
 func (d Dropout) Params() Params { return Func(nil).Params() }
 
+// check throws unless P is a probability, and returns d.
+func (d Dropout) check(op string) Dropout {
+	if !(d.P >= 0 && d.P <= 1) {
+		fault.Throw(fmt.Errorf("nn: %s: P is %v; give one from 0 to 1", op, d.P))
+	}
+	return d
+}
+
 // drops reports whether Forward does something. It throws for a P that is no probability,
 // outside of training too.
 func (d Dropout) drops(x *dtensor.Tensor) bool {
-	if !(d.P >= 0 && d.P <= 1) {
-		fault.Throw(fmt.Errorf("nn: Dropout: P is %v; give one from 0 to 1", d.P))
-	}
+	d.check("Dropout")
 	return d.P > 0 && x.Mesh().Training()
 }

@@ -67,7 +67,7 @@ func newRNN(init *Init, op string, c RNNConfig, gates int, step rnnStep) *RNN {
 	if min(c.In, c.Hidden, c.Layers) < 1 {
 		fault.Throw(fmt.Errorf("nn: %s: %+v: In, Hidden and Layers have to be positive", op, c))
 	}
-	r := &RNN{step: step, config: c, dropout: Dropout{P: c.Dropout, Seed: c.Seed}}
+	r := &RNN{step: step, config: c, dropout: Dropout{P: c.Dropout, Seed: c.Seed}.check(op + ", Dropout")}
 	bound, in := 1/math.Sqrt(float64(c.Hidden)), c.In
 	draw := func(shape ...int) *dtensor.Tensor { return init.Uniform(-bound, bound, shape, "", layout.Replicate()) }
 	for l := range c.Layers {
