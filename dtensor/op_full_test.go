@@ -82,6 +82,9 @@ func randomTrial(t *testing.T, seed, number uint64) {
 	mesh := meshes[pick.IntN(len(meshes))]
 	if pick.IntN(4) == 0 {
 		types := typesOf(t, c.name)
+		if len(types) == 0 {
+			t.Fatalf("testdata/types.txt has no type of %s; write it with go test ./dtensor -run OperatorsOfTypes -rewrite", c.name)
+		}
 		c = c.of(types[pick.IntN(len(types))])
 	}
 	onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {

@@ -3,9 +3,11 @@ package dtensor
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/ints"
 	"github.com/gorun-spmd/gorun/internal/linalg"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -22,8 +24,8 @@ import (
 // and of products.
 
 // Cholesky returns of each matrix of x, [..., N, N], which is symmetric and positive definite, the lower triangular L with
-// L·Lᵀ = x, as torch.linalg.cholesky. It reads the lower triangles. A matrix that is not positive definite gives NaN, and no
-// error. An axis that divides dimensions before the last two goes on to do so; others have whole matrices on every rank. The host
+// L·Lᵀ = x, as torch.linalg.cholesky. It reads the lower triangles. For a matrix that is not positive definite it throws a
+// *LayoutError that names it, and aborts the mesh where ranks have other matrices. An axis that divides dimensions before the last two goes on to do so; others have whole matrices on every rank. The host
 // computes, in float64. The gradient is symmetric.
 func (x *Tensor) Cholesky() *Tensor {
 	const op = "Cholesky"
@@ -32,8 +34,12 @@ func (x *Tensor) Cholesky() *Tensor {
 	x = x.Redistribute(x.wholeMatrices()...)
 	l := x.matrixwise(op, x.Shape(), func() *tensor.Tensor {
 		n, list := x.Dim(-1), doubles(x.local)
+		i := 0
 		for a := range matrices(list, n*n) {
-			linalg.Cholesky(a, n)
+			if linalg.Cholesky(a, n); n > 0 && math.IsNaN(a[0]) {
+				x.refuseMatrix(op, i, "is not positive definite", "add a small number to its diagonal, or look at what made it", anyShard(x.spec))
+			}
+			i++
 		}
 		return like(x.local, list, x.local.Shape()...)
 	})
@@ -50,7 +56,10 @@ func (x *Tensor) Cholesky() *Tensor {
 // upper the upper one, as torch.linalg.solve_triangular. b is [..., N, K], with the same dimensions before the last two. A 0 on
 // the diagonal gives what is not finite. The layouts are those of Solve.
 func (x *Tensor) SolveTriangular(b *Tensor, upper bool) *Tensor {
-	return x.solve("SolveTriangular", b, func(a, b []float64, n, k int) { linalg.SolveTriangular(a, b, n, k, upper) },
+	return x.solve("SolveTriangular", b, func(a, b []float64, n, k int) (ok bool) {
+		linalg.SolveTriangular(a, b, n, k, upper)
+		return true
+	},
 		func(x, gy *Tensor) *Tensor { return x.Transpose(-2, -1).SolveTriangular(gy, !upper) },
 		func(ga *Tensor) *Tensor {
 			if upper {
@@ -61,8 +70,8 @@ func (x *Tensor) SolveTriangular(b *Tensor, upper bool) *Tensor {
 }
 
 // Solve returns the y with x·y = b for each matrix of x, [..., N, N], and b, [..., N, K], with the same dimensions before the
-// last two, as torch.linalg.solve. The inverse is Solve of ones on the diagonal. A matrix that has no inverse gives what is not
-// finite, and no error.
+// last two, as torch.linalg.solve. The inverse is Solve of ones on the diagonal. For a matrix that has no inverse, as its factors
+// show, it throws a *LayoutError that names it, and aborts the mesh where ranks have other matrices or columns.
 //
 //	x                              b                              result
 //	R                              R                              R
@@ -71,15 +80,26 @@ func (x *Tensor) SolveTriangular(b *Tensor, upper bool) *Tensor {
 //	others                                                        one of these rows: matrices are whole
 //
 // The host computes, in float64.
-func (x *Tensor) Solve(b *Tensor) *Tensor {
-	return x.solve("Solve", b, linalg.Solve,
-		func(x, gy *Tensor) *Tensor { return x.Transpose(-2, -1).Solve(gy) },
+func (x *Tensor) Solve(b *Tensor) *Tensor { return x.solveSquare(b, true) }
+
+// solveSquare is Solve, which with regular refuses a matrix that has no inverse.
+func (x *Tensor) solveSquare(b *Tensor, regular bool) *Tensor {
+	return x.solve("Solve", b, func(a, b []float64, n, k int) (ok bool) {
+		linalg.Solve(a, b, n, k)
+		for i := 0; regular && i < n; i++ {
+			if a[i*n+i] == 0 {
+				return false
+			}
+		}
+		return true
+	},
+		func(x, gy *Tensor) *Tensor { return x.Transpose(-2, -1).solveSquare(gy, false) },
 		func(ga *Tensor) *Tensor { return ga })
 }
 
-// solve is an operator that solves x·y = b, of which f makes b, [n, k], the y for a, [n, n]. back solves the transposed equation;
+// solve is an operator that solves x·y = b, of which f makes b, [n, k], the y for a, [n, n], unless a has no inverse. back solves the transposed equation;
 // part leaves of a gradient of x what f reads.
-func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int), back func(x, gy *Tensor) *Tensor,
+func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int) (ok bool), back func(x, gy *Tensor) *Tensor,
 	part func(ga *Tensor) *Tensor) *Tensor {
 	defer x.spec.mesh.Span(op).End()
 	sameMesh(op, x, b)
@@ -107,9 +127,12 @@ func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int), b
 	y := b.matrixwise(op, b.Shape(), func() *tensor.Tensor {
 		n, k := x.Dim(-1), b.local.Dim(-1)
 		as, list := doubles(x.local), doubles(b.local)
+		i := 0
 		for m := range matrices(list, n*k) {
-			f(as[:n*n], m, n, k)
-			as = as[n*n:]
+			if !f(as[i*n*n:(i+1)*n*n], m, n, k) {
+				x.refuseMatrix(op, i, "has no inverse", "add a small number to its diagonal, or look at what made it", anyShard(b.spec))
+			}
+			i++
 		}
 		return like(b.local, list, b.local.Shape()...)
 	})
@@ -143,8 +166,23 @@ func (x *Tensor) Slogdet() (sign, logabs *Tensor) {
 		n := x.Dim(-1)
 		ones := Arange(x.Mesh(), tensor.Int64, 0, n, x.Mesh().Every(layout.Replicate())...).OneHot(n, x.DType())
 		diagonal := ones.Mul(gy.Unsqueeze(-1).Unsqueeze(-1)) // [..., N, N]
-		return []Grad{Dense(x.Transpose(-2, -1).Solve(diagonal))}
+		return []Grad{Dense(x.Transpose(-2, -1).solveSquare(diagonal, false))}
 	})
+}
+
+// refuseMatrix throws what is wrong with matrix i of those that this rank has. divided says that the ranks have other ones: then
+// the others cannot see it, and the mesh is aborted.
+func (x *Tensor) refuseMatrix(op string, i int, problem, remedy string, divided bool) {
+	offset, _ := x.Offset()
+	at := tensor.UnravelIndex(i, x.local.Shape()[:x.NDim()-2])
+	for d := range at {
+		at[d] += offset[d]
+	}
+	err := &LayoutError{Op: op, Operands: []Operand{operand("x", x)}, Problem: fmt.Sprintf("the matrix at %v %s", at, problem), Remedy: remedy}
+	if divided {
+		x.spec.mesh.abort(err)
+	}
+	fault.Throw(err)
 }
 
 // wantSquare throws unless x is [..., N, N] of floating-point numbers.

@@ -7,6 +7,9 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // BinaryCrossEntropy returns the cross-entropy of logits of one class against
@@ -96,7 +99,8 @@ func BinaryCrossEntropyWithPosWeight(logits, targets, posWeight *dtensor.Tensor,
 //	loss = -y·max(ln p, -100) - (1 - y)·max(ln(1 - p), -100)
 //
 // Operands and result are as those of MSE. The gradient of the probabilities is (p - y)/max(p·(1 - p), 1e-12). Where there are
-// logits, BinaryCrossEntropy of them keeps digits that probabilities near 0 and 1 have lost.
+// logits, BinaryCrossEntropy of them keeps digits that probabilities near 0 and 1 have lost. It throws an *Error for a
+// probability that is not from 0 to 1: where these are sharded that aborts the mesh.
 func BinaryCrossEntropyOfProbabilities(probs, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
 	const op = "BinaryCrossEntropyOfProbabilities"
 	probs, targets = operands(op, r, probs, targets)
@@ -107,6 +111,7 @@ func BinaryCrossEntropyOfProbabilities(probs, targets *dtensor.Tensor, r Reducti
 		return y.Mul(one).Add(y.Neg().AddScalar(1).Mul(zero)).Neg(), one, zero
 	}
 	p, y := probs.Detach(), targets.Detach()
+	wantProbabilities(op, p)
 	losses, one, zero := cost(p, y)
 	losses = dtensor.RecordComposed(op, losses, []*dtensor.Tensor{probs, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		slope := p.Sub(y).Div(p.Mul(p.Neg().AddScalar(1)).Clamp(1e-12, math.Inf(1)))
@@ -116,4 +121,26 @@ func BinaryCrossEntropyOfProbabilities(probs, targets *dtensor.Tensor, r Reducti
 		return losses
 	})
 	return reduced(losses, r)
+}
+
+// wantProbabilities throws unless all elements are from 0 to 1. Where they are sharded this rank alone may see it, and aborts the mesh.
+func wantProbabilities(op string, p *dtensor.Tensor) {
+	if !p.Mesh().Inside() {
+		return
+	}
+	wrong := tensor.Compare(kernel.OpNe, p.Local(), tensor.Clamp(p.Local(), 0, 1))
+	if tensor.ToSlice[int64](tensor.Sum(tensor.Cast(wrong, tensor.Int64), nil, false))[0] == 0 {
+		return
+	}
+	list := tensor.ToSlice[float64](tensor.Cast(p.Local(), tensor.Float64))
+	i := slices.IndexFunc(list, func(v float64) bool { return !(v >= 0 && v <= 1) })
+	at, offset := tensor.UnravelIndex(i, p.LocalShape()), p.Layout().Offset(p.Mesh().Coord())
+	for d := range at {
+		at[d] += offset[d]
+	}
+	err := &Error{Op: op, Detail: fmt.Sprintf("the probability at %v is %v; give numbers from 0 to 1, as Sigmoid does", at, list[i])}
+	if slices.ContainsFunc(p.Placements(), layout.Placement.IsShard) {
+		p.Mesh().Comm().Abort(err)
+	}
+	fault.Throw(err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // logSoftmax is the rows of x less the logarithms of their sums of exponentials.
@@ -231,5 +232,23 @@ func TestOutsideTheMesh(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// Probabilities that are none are refused on every rank, with their place, however they lie.
+func TestProbabilitiesOutOfRange(t *testing.T) {
+	for _, wrong := range []float64{-0.5, 1.5, math.NaN()} {
+		for _, place := range []layout.Placement{layout.Replicate(), layout.Shard(0), layout.Shard(1)} {
+			meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+				p := meshtest.Place(m, []float64{0, 1, 0.5, wrong}, []int{2, 2}, place)
+				err := dtensor.Try(ctx, m, func() {
+					loss.BinaryCrossEntropyOfProbabilities(p, dtensor.Zeros(m, tensor.Float64, []int{2, 2}, place), loss.Sum).Full()
+				})
+				if want := fmt.Sprintf("the probability at [1 1] is %v; give", wrong); err == nil || !strings.Contains(err.Error(), want) {
+					return fmt.Errorf("%v: got %v, want %q in it", place, err, want)
+				}
+				return nil
+			})
+		}
 	}
 }
