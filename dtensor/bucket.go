@@ -1,6 +1,7 @@
 package dtensor
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"unsafe"
@@ -16,7 +17,7 @@ import (
 // and each pack is one all-reduce; so are those that are summed and scattered,
 // and each pack of them is one reduce-scatter.
 type bucket struct {
-	order uint32 // of the parameters, see orderOf
+	order order // of the parameters
 	packs []pack
 	taken map[unsafe.Pointer]bool // memory of gradients that were returned
 }
@@ -24,7 +25,7 @@ type bucket struct {
 // A pack is gradients that are summed over the same axes.
 type pack struct {
 	packKey
-	order uint32 // of the bucket
+	order order // of the bucket
 	list  []pending
 }
 
@@ -43,24 +44,53 @@ type pending struct {
 	step *step // the reduce-scatter of this gradient alone
 }
 
-// orderOf returns a hash of the parameters' numbers, in the order in which operators first used them. It differs between ranks that
+// An order is a hash of the parameters' numbers, in the order in which operators first used them. It differs between ranks that
 // have the parameters in other orders, as from a loop over a map, though their shapes are the same.
-func orderOf(params []*Tensor) (h uint32) {
+type order uint32
+
+func orderOf(params []*Tensor) (h order) {
 	numbers := make([]int, len(params))
 	for i := range numbers {
 		numbers[i] = i
 	}
 	slices.SortStableFunc(numbers, func(a, b int) int { return params[a].node.used - params[b].node.used })
 	for _, i := range numbers {
-		h = h*31 + uint32(i)
+		h = h*31 + order(i)
 	}
 	return h
+}
+
+func (h order) String() string { return fmt.Sprintf("parameters in the order %08x", uint32(h)) }
+
+// to returns the gradient g in the layout want. Calls for it carry the order.
+func (h order) to(g *Tensor, want *spec) *Tensor {
+	ordered := *g
+	ordered.from ^= uint32(h)
+	out := ordered.to(want, bucketCause).Detach()
+	out.from = 0 // the layouts of gradients are not Partial
+	return out
+}
+
+// maxOrders is how many orders a mesh remembers.
+const maxOrders = 64
+
+// compare has the ranks of the mesh compare the order, where they have not done so before, with same bits: there operators may add
+// up all gradients, and no call says of which parameter.
+func (h order) compare(m *Mesh) {
+	if !m.eng.same || m.outside() || m.Size() == 1 || slices.Contains(m.orders, h) {
+		return
+	}
+	m.Do(m.all, comm.Call{Kind: comm.BarrierKind, Cause: "ValueAndGrad: order of parameters", Facts: uint32(h), Subject: h, Check: true})
+	if len(m.orders) == maxOrders {
+		m.orders = m.orders[:0]
+	}
+	m.orders = append(m.orders, h)
 }
 
 // add sets *dst to g in the layout want, now or in reduce.
 func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
 	if b.pack(dst, g, want) == nil {
-		*dst = b.distinct(g.to(want, bucketCause).Detach())
+		*dst = b.distinct(b.order.to(g, want))
 	}
 }
 
@@ -156,7 +186,7 @@ func (b *bucket) reduce() {
 func (p *pack) reduce() {
 	if len(p.list) == 1 && p.scatter {
 		e := &p.list[0]
-		*e.dst = e.g.to(e.want, bucketCause).Detach()
+		*e.dst = p.order.to(e.g, e.want)
 		return
 	}
 	p.handOut(p.sums(p.total()))
@@ -172,7 +202,7 @@ func (p *pack) bytes() (n int) {
 
 // facts returns a hash of the gradients of a pack, their layouts and the order of the parameters.
 func (p *pack) facts() uint32 {
-	h := p.order
+	h := uint32(p.order)
 	for _, e := range p.list {
 		h = h*31 ^ e.g.Facts()*31 ^ e.want.facts()
 	}

@@ -130,31 +130,40 @@ func TestPipelineOfOtherPartsDisagrees(t *testing.T) {
 
 // TestParametersInAnotherOrderDisagree has ranks list parameters of one shape in other orders, as a loop over a map does.
 func TestParametersInAnotherOrderDisagree(t *testing.T) {
-	for _, overlap := range []int{0, 1} {
-		for _, parts := range []int{1, 2} {
-			for _, reversed := range []bool{false, true} {
-				commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
-					m, err := NewMesh(world, Axis{Name: "dp", Size: 2})
-					if err != nil {
-						return err
-					}
-					m.SetOverlap(overlap)
-					x := Full(m, tensor.Float32, 1, []int{8, 4}, layout.Shard(0))
-					first := Full(m, tensor.Float32, 1, []int{4, 4}, layout.Replicate())
-					second := Full(m, tensor.Float32, 2, []int{4, 4}, layout.Replicate())
-					params := []*Tensor{first, second}
-					if reversed && world.Rank() == 1 {
-						params = []*Tensor{second, first}
-					}
-					_, _, err = Accumulate(ctx, parts, func(int) *Tensor {
-						return x.Linear(first, nil).Linear(second, nil).Square().Mean(nil, false)
-					}, params...)
-					if errors.Is(err, comm.ErrMismatch) != reversed || !reversed && err != nil {
-						return fmt.Errorf("overlap %d, %d parts, reversed %v: %v", overlap, parts, reversed, err)
-					}
-					return nil
-				})
-			}
+	for _, mode := range []struct {
+		overlap, parts int
+		same           bool
+		place          layout.Placement
+	}{
+		{0, 1, false, layout.Replicate()}, {0, 2, false, layout.Replicate()},
+		{1, 1, false, layout.Replicate()}, {1, 2, false, layout.Replicate()},
+		{0, 1, true, layout.Replicate()}, {0, 2, true, layout.Replicate()}, {1, 1, true, layout.Replicate()}, {1, 2, true, layout.Replicate()},
+		{0, 1, false, layout.Shard(0)}, {0, 2, false, layout.Shard(0)}, {1, 1, false, layout.Shard(0)}, {1, 2, false, layout.Shard(0)},
+		{0, 1, true, layout.Shard(0)}, {0, 2, true, layout.Shard(0)}, {1, 1, true, layout.Shard(0)}, {1, 2, true, layout.Shard(0)},
+	} {
+		for _, reversed := range []bool{false, true} {
+			commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+				m, err := NewMesh(world, Axis{Name: "dp", Size: 2})
+				if err != nil {
+					return err
+				}
+				m.SetOverlap(mode.overlap)
+				m.SetSameBits(mode.same)
+				x := Full(m, tensor.Float32, 1, []int{8, 4}, layout.Shard(0))
+				first := Full(m, tensor.Float32, 1, []int{4, 4}, mode.place)
+				second := Full(m, tensor.Float32, 2, []int{4, 4}, mode.place)
+				params := []*Tensor{first, second}
+				if reversed && world.Rank() == 1 {
+					params = []*Tensor{second, first}
+				}
+				_, _, err = Accumulate(ctx, mode.parts, func(int) *Tensor {
+					return x.Linear(first, nil).Linear(second, nil).Square().Mean(nil, false)
+				}, params...)
+				if errors.Is(err, comm.ErrMismatch) != reversed || !reversed && err != nil {
+					return fmt.Errorf("%+v, reversed %v: %v", mode, reversed, err)
+				}
+				return nil
+			})
 		}
 	}
 }

@@ -169,6 +169,7 @@ func (t *tape) collect(params []*Tensor, grads []Grad) {
 		defer func() { eng.observer.Span(observe.Gradient, bucketCause, nil, start) }()
 	}
 	bucket := bucket{order: orderOf(params)}
+	bucket.order.compare(params[0].spec.mesh)
 	for i, p := range params {
 		n := p.node
 		want := p.spec.gradient()

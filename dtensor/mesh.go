@@ -44,6 +44,7 @@ type Mesh struct {
 	recent recent // some of specs
 	rules  memo[ruleKey, rule]
 	plans  memo[planKey, plan]
+	orders []order // of parameters, which the ranks have compared
 
 	forecast *forecast.Mesh // nil: the program does not run for a forecast
 }

@@ -25,7 +25,8 @@ import (
 
 // Cholesky returns of each matrix of x, [..., N, N], which is symmetric and positive definite, the lower triangular L with
 // L·Lᵀ = x, as torch.linalg.cholesky. It reads the lower triangles. For a matrix that is not positive definite it throws a
-// *LayoutError that names it, and aborts the mesh where ranks have other matrices. An axis that divides dimensions before the last two goes on to do so; others have whole matrices on every rank. The host
+// *LayoutError that names it, and aborts the mesh where ranks have other matrices.
+// An axis that divides dimensions before the last two goes on to do so; others have whole matrices on every rank. The host
 // computes, in float64. The gradient is symmetric.
 func (x *Tensor) Cholesky() *Tensor {
 	const op = "Cholesky"
@@ -37,7 +38,7 @@ func (x *Tensor) Cholesky() *Tensor {
 		i := 0
 		for a := range matrices(list, n*n) {
 			if linalg.Cholesky(a, n); n > 0 && math.IsNaN(a[0]) {
-				x.refuseMatrix(op, i, "is not positive definite", "add a small number to its diagonal, or look at what made it", anyShard(x.spec))
+				x.refuseMatrix(op, i, "is not positive definite", anyShard(x.spec))
 			}
 			i++
 		}
@@ -130,7 +131,7 @@ func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int) (o
 		i := 0
 		for m := range matrices(list, n*k) {
 			if !f(as[i*n*n:(i+1)*n*n], m, n, k) {
-				x.refuseMatrix(op, i, "has no inverse", "add a small number to its diagonal, or look at what made it", anyShard(b.spec))
+				x.refuseMatrix(op, i, "has no inverse", anyShard(b.spec))
 			}
 			i++
 		}
@@ -172,13 +173,14 @@ func (x *Tensor) Slogdet() (sign, logabs *Tensor) {
 
 // refuseMatrix throws what is wrong with matrix i of those that this rank has. divided says that the ranks have other ones: then
 // the others cannot see it, and the mesh is aborted.
-func (x *Tensor) refuseMatrix(op string, i int, problem, remedy string, divided bool) {
+func (x *Tensor) refuseMatrix(op string, i int, problem string, divided bool) {
 	offset, _ := x.Offset()
 	at := tensor.UnravelIndex(i, x.local.Shape()[:x.NDim()-2])
 	for d := range at {
 		at[d] += offset[d]
 	}
-	err := &LayoutError{Op: op, Operands: []Operand{operand("x", x)}, Problem: fmt.Sprintf("the matrix at %v %s", at, problem), Remedy: remedy}
+	err := &LayoutError{Op: op, Operands: []Operand{operand("x", x)}, Problem: fmt.Sprintf("the matrix at %v %s", at, problem),
+		Remedy: "add a small number to its diagonal, or look at what made it"}
 	if divided {
 		x.spec.mesh.abort(err)
 	}

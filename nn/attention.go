@@ -83,7 +83,8 @@ func NewAttention(init *Init, c AttentionConfig) *Attention {
 	a := &Attention{
 		Q: NewLinear(init, c.Width, wide, bias, q), K: NewLinear(init, c.Width, narrow, bias, kv), V: NewLinear(init, c.Width, narrow, bias, kv),
 		Out: NewLinear(init, wide, c.Width, c.Bias, row), Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Causal: !c.Bidirectional,
-		Rope: c.Rope, Scale: c.Scale, Dropout: Dropout{P: c.Dropout, Seed: c.Seed}.check("NewAttention, Dropout"), context: c.ContextAxis, names: c.Names,
+		Rope: c.Rope, Scale: c.Scale, Dropout: Dropout{P: c.Dropout, Seed: c.Seed}.check("NewAttention, Dropout"),
+		context: c.ContextAxis, names: c.Names,
 	}
 	if c.QKNorm {
 		a.QNorm, a.KNorm = newRMSNorm(init, c.HeadDim, c.Eps), newRMSNorm(init, c.HeadDim, c.Eps)

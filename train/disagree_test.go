@@ -26,7 +26,8 @@ func onTwo(t *testing.T, change func(rank int, r *Run)) []error {
 		}
 		w := dtensor.Full(m, tensor.Float32, 1, []int{4}, layout.Replicate())
 		params := nn.Params(func(yield func(string, *dtensor.Tensor) bool) { yield("w", w) })
-		r := Run{Loss: func(int, int) *dtensor.Tensor { return w.Square().Sum(nil, false) }, Params: params, Steps: 3, CheckReplicas: -1, Out: io.Discard,
+		r := Run{Loss: func(int, int) *dtensor.Tensor { return w.Square().Sum(nil, false) }, Params: params,
+			Steps: 3, CheckReplicas: -1, Out: io.Discard,
 			Optimizer: optim.NewSGD([]*dtensor.Tensor{w}, optim.SGDConfig{}), Rate: optim.Constant{Rate: 0.1}, Clip: 1}
 		change(world.Rank(), &r)
 		return r.Do(ctx, world, func(string, ...any) {})

@@ -148,7 +148,8 @@ func (l *loop) share(ctx context.Context, step int, due, snapshot bool) (share f
 		word[3] = 1
 	}
 	settings := settings{l.Clip, max(1, l.Accumulate), l.rate}
-	err = l.world.Do(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of(word), Cause: "train.Run", Facts: settings.facts(), Subject: settings})
+	err = l.world.Do(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of(word), Cause: "train.Run",
+		Facts: settings.facts(), Subject: settings})
 	if err == nil && word[3] == 1 {
 		err = l.fail(ctx)
 	}

@@ -154,8 +154,8 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	if r.Params != nil {
 		visualize.Record(r.Params)
 	}
-	l := &loop{Run: r, world: world, say: say, keeper: k, watcher: w, meter: meter, out: out, flip: flip, first: first, before: r.Elapsed, failed: failed,
-		start: time.Now(), last: time.Now()}
+	l := &loop{Run: r, world: world, say: say, keeper: k, watcher: w, meter: meter, out: out, flip: flip, first: first,
+		before: r.Elapsed, failed: failed, start: time.Now(), last: time.Now()}
 	for n := first; ; n++ {
 		share, over, err := l.next(ctx, n)
 		if err != nil || over {
