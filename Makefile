@@ -67,7 +67,7 @@ linked: ## the backends that link an MPI library when they are built
 STARTERS := examples examples/.* docs bench/.* cmd/.* internal/cluster internal/conformance internal/deps
 SERIAL := loss nn optim dtensor/layout dtensor/visualize metrics/.* checkpoint/safetensors data/tokenizer tensor/kernel internal/conformance/suite \
 	internal/dynamictest internal/simd internal/pairwise internal/deadlock internal/dtype internal/fault internal/forecast internal/job \
-	internal/keytable internal/object internal/philox launcher/options launcher/phrase launcher/proc launcher/terminal
+	internal/keytable internal/philox launcher/options launcher/phrase launcher/proc launcher/terminal
 # Tests that are not tried with it either, because their goroutines share nothing that others' do not. The first compute
 # on one goroutine: kernels of each instruction set, beside plain sums; an operator on one rank, its gradient, and one
 # that a device lacks; which rows a store keeps; how fast kernels are, and a plan by that, by a stopwatch of which ranks

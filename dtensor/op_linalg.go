@@ -98,8 +98,8 @@ func (x *Tensor) solveSquare(b *Tensor, regular bool) *Tensor {
 		func(ga *Tensor) *Tensor { return ga })
 }
 
-// solve is an operator that solves x·y = b, of which f makes b, [n, k], the y for a, [n, n], unless a has no inverse. back solves the transposed equation;
-// part leaves of a gradient of x what f reads.
+// solve is an operator that solves x·y = b, of which f makes b, [n, k], the y for a, [n, n], unless a has no inverse. back
+// solves the transposed equation; part leaves of a gradient of x what f reads.
 func (x *Tensor) solve(op string, b *Tensor, f func(a, b []float64, n, k int) (ok bool), back func(x, gy *Tensor) *Tensor,
 	part func(ga *Tensor) *Tensor) *Tensor {
 	defer x.spec.mesh.Span(op).End()

@@ -8,12 +8,17 @@ import (
 	"reflect"
 )
 
-// Encode returns the bytes of v. Before those that gob writes is whether v is a nil pointer or a nil
-// interface, which gob does not take. Fields that gob would leave out are an error.
-func Encode[T any](v T) ([]byte, error) { return EncodeAt(reflect.ValueOf(&v)) }
+// Encode returns the bytes of v: what its type is made of, and what EncodeAt returns.
+func Encode[T any](v T) ([]byte, error) {
+	return encodeAt(signatureOf(reflect.TypeFor[T]()), reflect.ValueOf(&v))
+}
 
-// EncodeAt returns the bytes of what at points to.
-func EncodeAt(at reflect.Value) ([]byte, error) {
+// EncodeAt returns the bytes of what at points to. Before those that gob writes is whether that is a nil pointer or a nil
+// interface, which gob does not take. Fields that gob would leave out are an error.
+func EncodeAt(at reflect.Value) ([]byte, error) { return encodeAt("", at) }
+
+// encodeAt is EncodeAt of what follows a signature.
+func encodeAt(signature string, at reflect.Value) ([]byte, error) {
 	if err := checkPointers(at.Elem()); err != nil { // so there are no circles in what follows
 		return nil, err
 	}
@@ -21,6 +26,7 @@ func EncodeAt(at reflect.Value) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
+	b.WriteString(signature)
 	to := gob.NewEncoder(&b)
 	v := at.Elem()
 	null := (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil()
@@ -40,9 +46,13 @@ func EncodeAt(at reflect.Value) ([]byte, error) {
 }
 
 // Decode returns the value that Encode was given. It is a new one: gob leaves fields and entries of a
-// map as they are that are not in data, such as numbers that are 0.
+// map as they are that are not in data, such as numbers that are 0. A value of a type that is made of something else is an error.
 func Decode[T any](data []byte) (T, error) {
 	var v, none T
+	data, err := withoutSignature(data, reflect.TypeFor[T]())
+	if err != nil {
+		return none, err
+	}
 	if err := DecodeAt(data, reflect.ValueOf(&v)); err != nil {
 		return none, err
 	}

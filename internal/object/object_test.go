@@ -205,3 +205,40 @@ func TestEndlessValues(t *testing.T) {
 	leaf := &node{Value: 3}
 	again(t, node{Value: 1, Next: leaf, More: []*node{leaf, {Value: 4}}}) // two pointers to one value are no ring
 }
+
+// A value that is decoded as a type of other fields is an error that names both types: gob would leave fields out.
+func TestTypesThatDiffer(t *testing.T) {
+	type point struct{ X, Y float64 }
+	type place struct{ X, Y, Z float64 }
+	type list struct {
+		Value int
+		Next  *list
+	}
+	data, err := Encode([]place{{1, 2, 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Decode[[]point](data)
+	want := "it is []object.place []{X float; Y float; Z float}, and this rank takes []object.point []{X float; Y float}"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	for cut := range 12 {
+		if _, err := Decode[[]place](data[:cut]); err == nil {
+			t.Errorf("the first %d bytes are no error", cut)
+		}
+	}
+	type spot struct{ X, Y, Z float32 } // of another name and size
+	if got, err := Decode[[]*spot](data); err != nil || *got[0] != (spot{1, 2, 3}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if data, err = Encode(list{1, &list{2, nil}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Decode[list](data); err != nil || got.Next.Value != 2 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := Decode[place](data); err == nil || !strings.Contains(err.Error(), "object.list {Value int; Next ↑2}") {
+		t.Errorf("got %v", err)
+	}
+}
