@@ -280,3 +280,40 @@ func TestNarrowGradientsCrossTogether(t *testing.T) {
 		return nil
 	})
 }
+
+// Norms, variances and logarithms of sums of narrow types are computed in float32 and rounded once: squares of 300 are above, and of
+// 0.0001 below, what float16 has.
+func TestStatisticsOfNarrowTypes(t *testing.T) {
+	stats := []struct {
+		name string
+		of   func(x *dtensor.Tensor) *dtensor.Tensor
+	}{
+		{"Norm of 1", func(x *dtensor.Tensor) *dtensor.Tensor { return x.Norm(1, []int{0}, false) }},
+		{"Norm of 2", func(x *dtensor.Tensor) *dtensor.Tensor { return x.Norm(2, []int{0}, false) }},
+		{"Norm of 3", func(x *dtensor.Tensor) *dtensor.Tensor { return x.Norm(3, []int{0}, false) }},
+		{"Norm of -1", func(x *dtensor.Tensor) *dtensor.Tensor { return x.Norm(-1, []int{0}, false) }},
+		{"Var", func(x *dtensor.Tensor) *dtensor.Tensor { return x.Var([]int{0}, 1, false) }},
+		{"LogSumExp", func(x *dtensor.Tensor) *dtensor.Tensor { return x.LogSumExp([]int{0}, false) }},
+	}
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
+			for _, stat := range stats {
+				for _, p := range []layout.Placement{layout.Replicate(), layout.Shard(0), layout.Shard(1)} {
+					for _, scale := range []float64{300, 1, 1e-4} {
+						half := dtensor.Normal(m, dtensor.Key{Seed: 9}, 0, scale, []int{7, 3}, p).Cast(dt)
+						wide := half.Cast(tensor.Float32)
+						var y, want *dtensor.Tensor
+						dy := dtensor.Gradients(func() *dtensor.Tensor { y = stat.of(half); return y.Sum(nil, false) }, half)[0]
+						wantDY := dtensor.Gradients(func() *dtensor.Tensor { want = stat.of(wide); return want.Sum(nil, false) }, wide)[0]
+						for i, pair := range [][2]*dtensor.Tensor{{y, want.Cast(dt)}, {dy, wantDY.Cast(dt)}} {
+							if got, want := fmt.Sprint(pair[0].Full()), fmt.Sprint(pair[1].Full()); got != want {
+								return fmt.Errorf("%s of %v %v times %v, result %d: %s, want %s", stat.name, dt, p, scale, i, got, want)
+							}
+						}
+					}
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -28,7 +28,8 @@ func (x *Tensor) variance(op string, dims []int, correction float64, keepdim boo
 		refuse(op, "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
 	}
 	n := float64(x.count(op, dims))
-	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(n-correction, 0))
+	wide := x.widen() // in a narrow type squares overflow, or vanish
+	return wide.Sub(wide.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(n-correction, 0)).Cast(x.DType())
 }
 
 // Std returns the standard deviation, the square root of Var. Its gradient where it is 0 is 0.
@@ -44,6 +45,9 @@ func (x *Tensor) Std(dims []int, correction float64, keepdim bool) *Tensor {
 func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("LogSumExp").End()
 	x.dims("LogSumExp", dims)
+	if x.DType().Narrow() {
+		return x.widen().LogSumExp(dims, keepdim).Cast(x.DType())
+	}
 	top := x.Detach().reduce(kernel.OpAmax, dims, true).Reduced()
 	// Where all is -Inf, or an element is Inf, the difference would be NaN.
 	top = top.MaskedFill(top.Abs().CompareScalar(kernel.OpEq, math.Inf(1)), 0)
@@ -71,6 +75,9 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 		refuse("Norm", "p is NaN", "use a number, as 1, 2 or +Inf", operand("input", x))
 	}
 	x.dims("Norm", dims)
+	if x.DType().Narrow() {
+		return x.widen().Norm(p, dims, keepdim).Cast(x.DType())
+	}
 	in := x.Detach()
 	var kept *Tensor
 	switch {
