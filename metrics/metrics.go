@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -31,22 +32,21 @@ import (
 //	scores [N]   labels [N], 1 or 0
 func AUC(scores, labels []float32) (auc float64, ok bool) {
 	wantPairs("AUC", len(scores), len(labels))
-	order, ok := byScore(scores)
-	if !ok {
-		return 0, false
-	}
+	return WeightedAUC(scores, labels, nil)
+}
+
+// WeightedAUC is AUC of examples that count weights times each. ok is false too if all positive or all negative ones weigh 0.
+//
+//	scores [N]   labels [N], 1 or 0   weights [N], none negative, or nil: all 1
+func WeightedAUC(scores, labels, weights []float32) (auc float64, ok bool) {
+	order, ok := byScore("WeightedAUC", scores, labels, weights)
 	var pairs, clicks, others float64
-	for lo := 0; lo < len(order); {
-		hi, up := lo, 0.0
-		for ; hi < len(order) && scores[order[hi]] == scores[order[lo]]; hi++ {
-			up += float64(labels[order[hi]])
-		}
-		down := float64(hi-lo) - up
+	for up, all := range ties(order, scores, labels, weights) {
+		down := all - up
 		pairs += up*others + up*down/2
 		clicks, others = clicks+up, others+down
-		lo = hi
 	}
-	if clicks == 0 || others == 0 {
+	if !ok || clicks == 0 || others == 0 {
 		return 0, false
 	}
 	return pairs / (clicks * others), true
@@ -58,29 +58,56 @@ func AUC(scores, labels []float32) (auc float64, ok bool) {
 //	scores [N]   labels [N], 1 or 0
 func AveragePrecision(scores, labels []float32) (ap float64, ok bool) {
 	wantPairs("AveragePrecision", len(scores), len(labels))
-	order, ok := byScore(scores)
-	if !ok {
-		return 0, false
-	}
+	return WeightedAveragePrecision(scores, labels, nil)
+}
+
+// WeightedAveragePrecision is AveragePrecision of examples that count weights times each. ok is false too if all positive ones
+// weigh 0.
+//
+//	scores [N]   labels [N], 1 or 0   weights [N], none negative, or nil: all 1
+func WeightedAveragePrecision(scores, labels, weights []float32) (ap float64, ok bool) {
+	order, ok := byScore("WeightedAveragePrecision", scores, labels, weights)
 	slices.Reverse(order)
-	var area, clicks float64
-	for lo := 0; lo < len(order); {
-		hi, up := lo, 0.0
-		for ; hi < len(order) && scores[order[hi]] == scores[order[lo]]; hi++ {
-			up += float64(labels[order[hi]])
+	var area, clicks, seen float64
+	for up, all := range ties(order, scores, labels, weights) {
+		clicks, seen = clicks+up, seen+all
+		if up > 0 {
+			area += up * clicks / seen
 		}
-		clicks += up
-		area += up * clicks / float64(hi)
-		lo = hi
 	}
-	if clicks == 0 {
+	if !ok || clicks == 0 {
 		return 0, false
 	}
 	return area / clicks, true
 }
 
-// byScore returns the positions of the scores, the lowest first; ok is false if one is NaN.
-func byScore(scores []float32) (order []int, ok bool) {
+// ties yields for each score, in the given order of examples, the weight of the positive examples that have it, and that of all.
+func ties(order []int, scores, labels, weights []float32) iter.Seq2[float64, float64] {
+	return func(yield func(up, all float64) bool) {
+		for lo := 0; lo < len(order); {
+			hi, up, all := lo, 0.0, 0.0
+			for ; hi < len(order) && scores[order[hi]] == scores[order[lo]]; hi++ {
+				w := 1.0
+				if weights != nil {
+					w = float64(weights[order[hi]])
+				}
+				up, all = up+w*float64(labels[order[hi]]), all+w
+			}
+			if !yield(up, all) {
+				return
+			}
+			lo = hi
+		}
+	}
+}
+
+// byScore returns the positions of the scores, the lowest first; none, and ok is false, if one is NaN. It panics if there is not
+// one label, or one of the weights, for each.
+func byScore(name string, scores, labels, weights []float32) (order []int, ok bool) {
+	wantPairs(name, len(scores), len(labels))
+	if weights != nil && len(weights) != len(scores) {
+		panic(fmt.Sprintf("metrics: %s: %d predictions and %d weights; give as many of each", name, len(scores), len(weights)))
+	}
 	order = make([]int, len(scores))
 	for i, s := range scores {
 		if s != s {

@@ -97,6 +97,48 @@ func TestAveragePrecision(t *testing.T) {
 	}
 }
 
+// An example of weight w is as good as w examples; one of weight 0 is none.
+func TestWeights(t *testing.T) {
+	of := []struct {
+		name            string
+		plain, weighted func(scores, labels, weights []float32) (float64, bool)
+	}{
+		{"AUC", func(s, l, _ []float32) (float64, bool) { return AUC(s, l) }, WeightedAUC},
+		{"AveragePrecision", func(s, l, _ []float32) (float64, bool) { return AveragePrecision(s, l) }, WeightedAveragePrecision},
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for n := 1; n < 40; n++ {
+		scores, labels, weights := make([]float32, n), make([]float32, n), make([]float32, n)
+		var s, l []float32
+		for i := range n {
+			scores[i], labels[i], weights[i] = float32(rng.IntN(8)), float32(rng.IntN(2)), float32(rng.IntN(4))
+			for range int(weights[i]) {
+				s, l = append(s, scores[i]), append(l, labels[i])
+			}
+		}
+		for _, f := range of {
+			want, wantOK := f.plain(s, l, nil)
+			if got, ok := f.weighted(scores, labels, weights); ok != wantOK || math.Abs(got-want) > 1e-12 {
+				t.Errorf("%s of %v %v times %v: %v %v, want %v %v", f.name, scores, labels, weights, got, ok, want, wantOK)
+			}
+		}
+	}
+	auc, _ := WeightedAUC([]float32{.2, .6, .8, .4, .9}, []float32{1, 0, 0, 1, 1}, []float32{.13, .2, .5, .8, .75})
+	if math.Abs(auc-.75/1.68) > 1e-7 { // the last alone is above the negative ones
+		t.Error("fractions of weights:", auc)
+	}
+	for _, f := range of {
+		func() {
+			defer func() {
+				if p := fmt.Sprint(recover()); !strings.Contains(p, "metrics: Weighted"+f.name+": 2 predictions and 1 weights") {
+					t.Error(p)
+				}
+			}()
+			f.weighted([]float32{1, 2}, []float32{1, 0}, []float32{1})
+		}()
+	}
+}
+
 func TestGzip(t *testing.T) {
 	content := bytes.Repeat([]byte("some text that repeats, "), 1000)
 	got, err := GzipBitsPerByte(content)
