@@ -20,8 +20,9 @@ type GridSampleConfig struct {
 //
 //	x [B, C, H, W]   grid [B, H', W', 2]   →   [B, C, H', W']   in x's type
 //
-// A place is its position along W and that along H, from -1 to 1. Both x and the grid have gradients; with Nearest the grid's is
-// 0. Batches and channels may be sharded, S(0) and S(1). It throws for other shapes.
+// A place is its position along W and that along H, from -1 to 1. One that is NaN is the first with Border, and else has NaN, or 0
+// with Nearest. Both x and the grid have gradients; with Nearest the grid's is 0. Batches and channels may be sharded, S(0) and
+// S(1). It throws for other shapes.
 func GridSample(x, grid *dtensor.Tensor, c GridSampleConfig) *dtensor.Tensor {
 	if x.NDim() != 4 || grid.NDim() != 4 || grid.Dim(3) != 2 || grid.Dim(0) != x.Dim(0) || x.Dim(2)*x.Dim(3) == 0 {
 		fault.Throw(fmt.Errorf("nn: GridSample: x is %v and the grid %v; give x [B, C, H, W] with pixels and a grid [B, H', W', 2]", x, grid))
@@ -37,7 +38,10 @@ func GridSample(x, grid *dtensor.Tensor, c GridSampleConfig) *dtensor.Tensor {
 		in := func(at *dtensor.Tensor, n int) *dtensor.Tensor {
 			return at.Compare(kernel.OpEq, at.Clamp(0, float64(n-1))).Cast(wide)
 		}
-		index := row.Clamp(0, float64(high-1)).Cast(tensor.Int64).Scale(float64(width)).Add(column.Clamp(0, float64(width-1)).Cast(tensor.Int64))
+		near := func(at *dtensor.Tensor, n int) *dtensor.Tensor {
+			return known(at).Clamp(0, float64(n-1)).Cast(tensor.Int64)
+		}
+		index := near(row, high).Scale(float64(width)).Add(near(column, width))
 		found := pixels.Gather(2, index.Transpose(1, 2).Expand(x.Dim(0), x.Dim(1), points))
 		return found.Mul(in(column, width).Mul(in(row, high)).Transpose(1, 2))
 	}
@@ -63,7 +67,10 @@ func (c GridSampleConfig) place(at *dtensor.Tensor, n int) *dtensor.Tensor {
 		at = at.Scale(float64(n) / 2).AddScalar(-0.5)
 	}
 	if c.Border {
-		at = at.Clamp(0, float64(n-1))
+		at = known(at).Clamp(0, float64(n-1))
 	}
 	return at
 }
+
+// known returns places with 0 for those that are NaN.
+func known(at *dtensor.Tensor) *dtensor.Tensor { return at.MaskedFill(at.Compare(kernel.OpNe, at), 0) }

@@ -3,6 +3,7 @@ package nn_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -41,6 +42,32 @@ func TestGridSampleAgainstPyTorch(t *testing.T) {
 			return fmt.Errorf("got %v", err)
 		}
 		return nil
+	})
+}
+
+// Places that are no numbers, or far away, are outside or unknown, as in PyTorch, and no index of a pixel.
+func TestGridSampleOfStrangePlaces(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	places := []float32{nan, 0, inf, 0, -inf, 0, 1e20, 0, -1e20, 0, 0, nan, 3e9, 0.2}
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		return dtensor.Try(ctx, mesh, func() {
+			pixels := tensor.Cast(tensor.Arange(mesh.Device(), tensor.Int64, 1, 20), tensor.Float32).Reshape(1, 1, 4, 5)
+			x := dtensor.Distribute(mesh, pixels, whole, whole)
+			grid := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), places, 1, 1, 7, 2), whole, whole)
+			for _, c := range []struct {
+				nn.GridSampleConfig
+				want string
+			}{
+				{nn.GridSampleConfig{}, "[NaN NaN NaN 0 0 NaN 0]"},
+				{nn.GridSampleConfig{Border: true}, "[8.5 12.5 8.5 12.5 8.5 3 14.5]"},
+				{nn.GridSampleConfig{Nearest: true}, "[0 0 0 0 0 0 0]"},
+				{nn.GridSampleConfig{Nearest: true, Border: true}, "[11 15 11 15 11 3 15]"},
+			} {
+				if got := fmt.Sprint(tensor.ToSlice[float32](nn.GridSample(x, grid, c.GridSampleConfig).Full())); got != c.want {
+					dtensor.Throw(fmt.Errorf("%+v: %s, want %s", c.GridSampleConfig, got, c.want))
+				}
+			}
+		})
 	})
 }
 
