@@ -316,6 +316,43 @@ func (d *Dynamic) Insert(keys *dtensor.Tensor) {
 	}
 }
 
+// Assign makes rows the rows of keys, as those of a table that another program has trained. It uses the keys as Insert does; a key
+// that has no row then, because of AdmitAfter or since there is no room, gets none. Weights that follow the table become rows too.
+//
+//	keys [...] int64   rows [..., D], in any layouts
+//
+// A key that is there several times has the mean of its rows. Assign throws an *Error for rows that do not fit, and inside a ValueAndGrad.
+func (d *Dynamic) Assign(keys, rows *dtensor.Tensor) {
+	const op = "Assign"
+	d.checkKeys(op, keys)
+	mesh := d.mesh()
+	if want := append(keys.Shape(), d.config.Dim); !slices.Equal(rows.Shape(), want) || !rows.DType().Float() || rows.Mesh() != mesh {
+		refuse(op, "the rows for %v are %v; give numbers of shape %v on its mesh", d, rows, want)
+	}
+	if mesh.Training() {
+		refuse(op, "a ValueAndGrad is using %v; assign before it", d)
+	}
+	scope := mesh.Device().Open()
+	defer scope.Close()
+	at, _ := d.place(keys.Reshape(-1))
+	rows = rows.Cast(d.config.DType.Wide()).Reshape(-1, d.config.Dim).Redistribute(at.Placements()...)
+	if !mesh.Inside() {
+		return
+	}
+	l := d.newLookup(op, at.Local(), at.Placements(), true)
+	l.s.frequency = true // the mean over equal keys
+	its := l.backward(rows.Local())
+	first, _ := d.own()
+	index := tensor.AddScalar(its.Index, -float64(first))
+	d.write(d.table.weight.Local(), index, its.Values)
+	for _, f := range d.follows {
+		if f.byRow && f.first == nil {
+			local := byRows(f.tensor.Local())
+			d.write(local, index, tensor.Cast(its.Values, local.DType()))
+		}
+	}
+}
+
 // Advance ends a step: after it, keys that the step has used may lose their rows again.
 // Call it once in each step of training, after the optimizer's. It communicates nothing.
 func (d *Dynamic) Advance() {

@@ -286,6 +286,62 @@ func TestDynamicCommunication(t *testing.T) {
 	})
 }
 
+// Assign gives keys the rows of another table, in every layout of both, on all replicas, and of keys that occur twice the mean.
+func TestDynamicAssign(t *testing.T) {
+	meshtest.Random(t, func(rng *rand.Rand, i int) {
+		mesh, shape := meshtest.SomeMesh(rng), []int{1 + rng.IntN(7), rng.IntN(4)}[:1+rng.IntN(2)]
+		keyPlaces, rowPlaces := meshtest.SomePlaces(rng, mesh, shape...), meshtest.SomePlaces(rng, mesh, append(shape, 3)...)
+		n := shape[0]
+		if len(shape) == 2 {
+			n *= shape[1]
+		}
+		keys, rows := make([]int64, n), make([]float32, 3*n)
+		for k := range keys {
+			keys[k] = rng.Int64N(6) * (math.MaxInt64 / 7)
+		}
+		sums, times := map[int64][3]float64{}, map[int64]float64{}
+		for k := range rows {
+			rows[k] = float32(rng.IntN(9)-4) / 4
+			sum := sums[keys[k/3]]
+			sum[k%3] += float64(rows[k])
+			sums[keys[k/3]] = sum
+			times[keys[k/3]] += 1. / 3
+		}
+		seed, dt := rng.Uint64(), []tensor.DType{tensor.Float32, tensor.BFloat16}[rng.IntN(2)]
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			c := embedding.DynamicConfig{Name: "users", Dim: 3, Budget: 256 * 4 * 12, Seed: 5, DType: dt}
+			c.Axis = m.Axes()[rand.New(rand.NewPCG(seed, 0)).IntN(len(m.Axes()))].Name
+			return dtensor.Try(ctx, m, func() {
+				d := embedding.NewDynamic(m, c)
+				average := dtensor.Zeros(m, tensor.Float32, d.Weight().Shape(), d.Weight().Placements()...)
+				dtensor.Keep(average)
+				d.Follow(func(yield func(string, *dtensor.Tensor) bool) { yield("ema.0", average) })
+				d.Insert(dtensor.Distribute(m, tensor.FromSlice(m.Device(), keys[:n/2], n/2), m.Every(replicate)...))
+				d.Assign(dtensor.Distribute(m, tensor.FromSlice(m.Device(), keys, shape...), m.Every(replicate)...).Redistribute(keyPlaces...),
+					dtensor.Distribute(m, tensor.FromSlice(m.Device(), rows, append(slices.Clone(shape), 3)...), m.Every(replicate)...).
+						Redistribute(rowPlaces...))
+				if n == 0 {
+					return
+				}
+				for k, got := range rowsOf(m, d, keys) {
+					for j := range got {
+						want := sums[keys[k]][j] / math.Round(times[keys[k]])
+						if math.Abs(got[j]-want) > map[tensor.DType]float64{tensor.Float32: 1e-6, tensor.BFloat16: 1. / 128}[dt] {
+							dtensor.Throw(fmt.Errorf("the row of %d is %v, want %v of %v", keys[k], got, want, j))
+						}
+					}
+				}
+				if got, want := fmt.Sprint(average.Full()), fmt.Sprint(d.Weight().Cast(tensor.Float32).Full()); got != want {
+					dtensor.Throw(fmt.Errorf("what follows is %s, want %s", got, want))
+				}
+				if got := d.Keys(); len(got) != len(sums) {
+					dtensor.Throw(fmt.Errorf("%d keys, want %d", len(got), len(sums)))
+				}
+			})
+		})
+	})
+}
+
 func TestDynamicRefusals(t *testing.T) {
 	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		good := embedding.DynamicConfig{Name: "users", Axis: "a", Dim: 4, Budget: 1 << 20}
@@ -314,6 +370,17 @@ func TestDynamicRefusals(t *testing.T) {
 			{change(func(c *embedding.DynamicConfig) { c.Budget = 4095 }), "give 4096 bytes for each row of them"},
 			{change(func(c *embedding.DynamicConfig) { c.Budget = math.MaxInt }), "1 to 8388608 rows"},
 			{func() { d.Lookup(dtensor.Zeros(m, tensor.Int32, []int{3}, replicate)) }, "use int64"},
+			{func() {
+				d.Assign(dtensor.Zeros(m, tensor.Int64, []int{3}, replicate), dtensor.Zeros(m, tensor.Float32, []int{3, 5}, replicate))
+			},
+				"give numbers of shape [3 4] on its mesh"},
+			{func() {
+				_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+					d.Assign(dtensor.Zeros(m, tensor.Int64, []int{3}, replicate), dtensor.Zeros(m, tensor.Float32, []int{3, 4}, replicate))
+					return nil
+				}, d.Param())
+				dtensor.Check(err)
+			}, "a ValueAndGrad is using"},
 			{func() { d.Bags(batch, "hours", embedding.Sum) }, `has no feature "hours"; it has "users"`},
 			{func() { d.Bags(batch, "users", 7) }, "Mode is 7"},
 			{func() { d.Bags(batch, "users", embedding.Max) }, "and Mode is max; they are for Sum"},
