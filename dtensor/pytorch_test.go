@@ -52,6 +52,21 @@ var composed = map[string]func(in []T) T{
 		c, a, b, value := in[0], in[1], in[2], 0.3
 		return c.Add(a.Div(b).Scale(value))
 	},
+	"CrossNet": func(in []T) T {
+		x0, x, w, b := in[0], in[1], in[2], in[3]
+		return x0.Mul(x.Linear(w, b)).Add(x)
+	},
+	"LowRankCrossNet": func(in []T) T {
+		x0, x, v, w, b := in[0], in[1], in[2], in[3], in[4]
+		return x0.Mul(x.Linear(v, nil).Linear(w, b)).Add(x)
+	},
+	"FactorizationMachine": one(func(x T) T {
+		return x.Sum([]int{1}, true).Square().Sub(x.Square().Sum([]int{1}, true)).Scale(0.5)
+	}),
+	"SwishLayerNorm": func(in []T) T {
+		x, w, b := in[0], in[1], in[2]
+		return x.Mul(x.LayerNorm(w, b, 1e-5).Sigmoid())
+	},
 	"bilinear":          func(in []T) T { a, b, w := in[0], in[1], in[2]; return dtensor.Einsum("bi,oij,bj->bo", a, w, b) },
 	"pairwise_distance": two(func(a, b T) T { return a.Sub(b).AddScalar(1e-6).Norm(2, []int{-1}, false) }),
 	"threshold":         one(func(x T) T { t, v := 0.3, 2.0; return x.MaskedFill(x.CompareScalar(kernel.OpLe, t), v) }),

@@ -167,6 +167,11 @@ cases = {
     "linalg.pinv": (lambda x: torch.linalg.pinv(bent(x)), rows),
     "linalg.matrix_power": (lambda x: torch.linalg.matrix_power(x, 3), equations[:1]),
     "cholesky_solve": (lambda x, b: torch.cholesky_solve(b, torch.linalg.cholesky(positive(x))), equations),
+    # Modules of torchrec: a layer of each.
+    "CrossNet": (lambda x0, x, w, b: x0 * (F.linear(x, w) + b) + x, [(5, 3), (5, 3), (3, 3), (3,)]),
+    "LowRankCrossNet": (lambda x0, x, v, w, b: x0 * (F.linear(F.linear(x, v), w) + b) + x, [(5, 3), (5, 3), (2, 3), (3, 2), (3,)]),
+    "FactorizationMachine": (lambda x: 0.5 * (x.sum(1, True) ** 2 - (x * x).sum(1, True)), rows),
+    "SwishLayerNorm": (lambda x, w, b: x * torch.sigmoid(F.layer_norm(x, (3,), w, b)), [(5, 3), (3,), (3,)]),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), [(2, 2, 3, 2)]),
 }
 
