@@ -21,8 +21,8 @@ type GridSampleConfig struct {
 //	x [B, C, H, W]   grid [B, H', W', 2]   →   [B, C, H', W']   in x's type
 //
 // A place is its position along W and that along H, from -1 to 1. One that is NaN is the first with Border, and else has NaN, or 0
-// with Nearest. Both x and the grid have gradients; with Nearest the grid's is 0. Batches and channels may be sharded, S(0) and
-// S(1). It throws for other shapes.
+// with Nearest. Both x and the grid have gradients; with Nearest the grid's is 0, and with Border that of places at or beyond an
+// edge. Batches and channels may be sharded, S(0) and S(1). It throws for other shapes.
 func GridSample(x, grid *dtensor.Tensor, c GridSampleConfig) *dtensor.Tensor {
 	if x.NDim() != 4 || grid.NDim() != 4 || grid.Dim(3) != 2 || grid.Dim(0) != x.Dim(0) || x.Dim(2)*x.Dim(3) == 0 {
 		fault.Throw(fmt.Errorf("nn: GridSample: x is %v and the grid %v; give x [B, C, H, W] with pixels and a grid [B, H', W', 2]", x, grid))
@@ -66,8 +66,9 @@ func (c GridSampleConfig) place(at *dtensor.Tensor, n int) *dtensor.Tensor {
 	} else {
 		at = at.Scale(float64(n) / 2).AddScalar(-0.5)
 	}
-	if c.Border {
-		at = known(at).Clamp(0, float64(n-1))
+	if c.Border { // what is at an edge has no gradient, as beyond it
+		first, last := at.CompareScalar(kernel.OpLe, 0), at.CompareScalar(kernel.OpGe, float64(n-1))
+		at = known(at).MaskedFill(first, 0).MaskedFill(last, float64(n-1))
 	}
 	return at
 }

@@ -71,6 +71,29 @@ func TestGridSampleOfStrangePlaces(t *testing.T) {
 	})
 }
 
+// With Border a place at an edge, as the corners of the grid that changes nothing are, has no gradient, as in PyTorch.
+func TestGridSampleAtEdges(t *testing.T) {
+	places := []float32{-1, -1, 1, 1, 0, 0, -1, 1, 2, 0, 0.5, -1}
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		return dtensor.Try(ctx, mesh, func() {
+			x := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), []float32{0, 1, 2, 10, 12, 14, 30, 33, 36}, 1, 1, 3, 3), whole, whole)
+			grid := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), places, 1, 1, 6, 2), whole, whole)
+			for _, c := range []struct {
+				nn.GridSampleConfig
+				want string
+			}{
+				{nn.GridSampleConfig{Border: true, AlignCorners: true}, "[0 0 0 0 2 21 0 0 0 22 1 0]"},
+				{nn.GridSampleConfig{AlignCorners: true}, "[1 10 -36 -36 2 21 3 -30 0 0 1 11.5]"},
+			} {
+				grad := dtensor.Gradients(func() *dtensor.Tensor { return nn.GridSample(x, grid, c.GridSampleConfig).Sum(nil, false) }, grid)[0]
+				if got := fmt.Sprint(tensor.ToSlice[float32](grad.Full())); got != c.want {
+					dtensor.Throw(fmt.Errorf("%+v: %s, want %s", c.GridSampleConfig, got, c.want))
+				}
+			}
+		})
+	})
+}
+
 func TestAdaptivePoolAgainstPyTorch(t *testing.T) {
 	all := references(t)
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
