@@ -101,12 +101,12 @@ func ties(order []int, scores, labels, weights []float32) iter.Seq2[float64, flo
 	}
 }
 
-// byScore returns the positions of the scores, the lowest first; none, and ok is false, if one is NaN. It panics if there is not
+// byScore returns the positions of the scores, the lowest first; none, and ok is false, if one is NaN. It throws if there is not
 // one label, or one of the weights, for each.
 func byScore(name string, scores, labels, weights []float32) (order []int, ok bool) {
 	wantPairs(name, len(scores), len(labels))
 	if weights != nil && len(weights) != len(scores) {
-		panic(fmt.Sprintf("metrics: %s: %d predictions and %d weights; give as many of each", name, len(scores), len(weights)))
+		fault.Throw(fmt.Errorf("metrics: %s: %d predictions and %d weights; give as many of each", name, len(scores), len(weights)))
 	}
 	order = make([]int, len(scores))
 	for i, s := range scores {

@@ -128,14 +128,14 @@ func TestWeights(t *testing.T) {
 		t.Error("fractions of weights:", auc)
 	}
 	for _, f := range of {
-		func() {
-			defer func() {
-				if p := fmt.Sprint(recover()); !strings.Contains(p, "metrics: Weighted"+f.name+": 2 predictions and 1 weights") {
-					t.Error(p)
-				}
-			}()
+		err := func() (err error) {
+			defer fault.Catch(&err)
 			f.weighted([]float32{1, 2}, []float32{1, 0}, []float32{1})
+			return nil
 		}()
+		if err == nil || !strings.Contains(err.Error(), "metrics: Weighted"+f.name+": 2 predictions and 1 weights") {
+			t.Errorf("weights that are too few: %v", err)
+		}
 	}
 }
 
