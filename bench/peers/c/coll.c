@@ -26,10 +26,8 @@ static void run(int op, int n) {
 
 int main(int argc, char **argv) {
 	begin(argc, argv);
-	a = malloc(floats * 4);
-	b = malloc(floats * 4 * size);
-	memset(a, 0, floats * 4);
-	memset(b, 0, floats * 4 * size);
+	a = zeros(floats);
+	b = zeros(floats * size);
 	settle();
 	for (int op = 0; op < ops; op++)
 		each(op, names[op], op == all_reduce_in_place ? "in place" : "", op == barrier ? 8 : 0);

@@ -67,6 +67,15 @@ static void begin(int argc, char **argv) {
 	floats = most / 4 < (size_t)size ? size : most / 4;
 }
 
+// zeros returns n floats that are 0. It writes them, by volatile stores, which a compiler does not drop: pages of
+// malloc that nothing has written are all one page of zeros, which is read from the first cache.
+static float *zeros(size_t n) {
+	volatile float *p = malloc(n * 4);
+	if (!p) abort();
+	for (size_t i = 0; i < n; i++) p[i] = 0;
+	return (float *)p;
+}
+
 // settle makes small calls for 50 ms: while ranks start, they share the cores with what starts them.
 static void settle(void) {
 	double start = MPI_Wtime();

@@ -58,10 +58,8 @@ int main(int argc, char **argv) {
 	begin(argc, argv);
 	peer = rank ^ 1;
 	size_t into = floats < BURST * 1024 ? BURST * 1024 : floats;
-	a = calloc(floats, 4);
-	b = calloc(into, 4);
-	memset(a, 0, floats * 4);
-	memset(b, 0, into * 4);
+	a = zeros(floats);
+	b = zeros(into);
 	settle();
 	for (int op = 0; op < ops; op++) each(op, names[op], "", op == burst ? 4 << 10 : 0);
 	MPI_Finalize();

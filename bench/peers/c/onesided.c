@@ -56,8 +56,8 @@ static void run(int op, int n) {
 int main(int argc, char **argv) {
 	begin(argc, argv);
 	next = (rank + 1) % size;
-	a = calloc(floats, 4);
-	b = calloc((side(floats) + 3) * (side(floats) + 3), 4);
+	a = zeros(floats);
+	b = zeros((side(floats) + 3) * (side(floats) + 3));
 	int dims[2] = {0, 0}, open[2] = {0, 0};
 	MPI_Dims_create(size, 2, dims);
 	MPI_Cart_create(MPI_COMM_WORLD, 2, dims, open, 0, &grid);
