@@ -62,11 +62,15 @@ func (r *rank) leaveMPI(cause error) error {
 	if r.mpi == nil {
 		return nil
 	}
-	if cause != nil { // the library may end this process
+	if cause != nil {
 		r.tellFailure(cause)
-		return r.mpi.Close(cause)
+		if r.left {
+			return nil
+		}
+		return r.mpi.Close(cause) // the library may end this process
 	}
 	err := r.mpi.Close(nil)
+	r.left = true
 	if errors.Is(err, mpi.ErrFinalize) {
 		r.log.Warn().AnErr("cause", err).Msg("all ranks are done; leaving without the MPI library")
 		return nil

@@ -110,6 +110,7 @@ import (
 	"sync"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/backend"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
@@ -211,7 +212,8 @@ func (r *rank) leave(ctx context.Context, stop *stop, err error) (status int) {
 	if err == nil {
 		r.missErrors()
 		r.missDigests()
-		if err = r.leaveMPI(nil); err == nil {
+		var lost *backend.UnreceivedError
+		if err = r.leaveWorld(); err == nil || errors.As(err, &lost) && stop.told() { // ranks that are stopped may leave at different steps
 			r.finish()
 			return 0
 		}
@@ -242,6 +244,15 @@ func (r *rank) leave(ctx context.Context, stop *stop, err error) (status int) {
 	r.report(err, r.fail(err, told))
 	_ = r.leaveMPI(err) // last: it may end this process
 	return 1
+}
+
+// leaveWorld ends this rank's part of the job, whose program has ended well. Its error may be that a message
+// has no receiver.
+func (r *rank) leaveWorld() error {
+	if b, ok := r.world.Internals().Backend().(backend.LeavingBackend); ok {
+		return b.Leave()
+	}
+	return r.leaveMPI(nil)
 }
 
 // An ending is what is left to do when the program's function has returned nil.

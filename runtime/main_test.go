@@ -105,6 +105,37 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			goruntime.Goexit() // what t.Fatal does
 			return nil
 		}),
+		// unreceived has rank 0 send the last rank a message that it does not receive, after a while if its arguments say late, and
+		// on a communicator of its own if they say apart.
+		"unreceived": func(ctx context.Context, world *comm.Comm) error {
+			c := world
+			if slices.Contains(os.Args, "apart") {
+				var err error
+				if c, err = world.Split(ctx, 0, world.Rank()); err != nil {
+					return err
+				}
+			}
+			last := c.Size() - 1
+			switch c.Rank() {
+			case 0:
+				if slices.Contains(os.Args, "late") {
+					time.Sleep(time.Second)
+				}
+				for range 2 {
+					if err := comm.Send(ctx, c, []int32{1, 2}, 1); err != nil {
+						return err
+					}
+				}
+				return comm.Send(ctx, c, []int32{3}, last)
+			case 1:
+				for range 2 {
+					if err := comm.Recv(ctx, c, make([]int32, 2), 0); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
 		"help":   func(context.Context, *comm.Comm) error { return fmt.Errorf("options: %w", flag.ErrHelp) },
 		"leave":  failing(func() error { return nil }),
 		"killed": failing(func() error { return exec.Command("kill", "-9", fmt.Sprint(os.Getpid())).Run() }),

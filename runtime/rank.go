@@ -33,6 +33,7 @@ type rank struct {
 	seen      *control.Segment // of the MPI library's ranks, see guard; nil if there is none
 	launch    mpi.Launch       // zero if the launcher is gorun, or there is none
 	mpi       mpiWorld         // nil if launch is zero
+	left      bool             // mpi was closed
 	toldEnd   sync.Once        // see tellEnd
 	toldSaved sync.Once        // see saved
 	token     string           // of words to gorun (see job.Word); "": it does not ask for them

@@ -149,6 +149,14 @@ type RemoteMemory interface {
 	Flush(rank int) error
 }
 
+// A LeavingBackend is a Backend that knows of messages which nobody receives.
+type LeavingBackend interface {
+	Backend
+	// Leave says that this rank's program has ended well. Its error is an UnreceivedError of a message of Send to this rank, or of
+	// one of this rank to a rank that has left. Only the world's is called, once.
+	Leave() error
+}
+
 // A DeviceBackend is a Backend that may pass on addresses of a device, whose memory
 // the process cannot touch.
 type DeviceBackend interface {

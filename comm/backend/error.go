@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/ints"
 )
 
 // ErrAborted is what errors.Is finds in the error of a call that ended because
@@ -62,6 +64,23 @@ func (e *EndedError) During(kind Kind) *EndedError {
 
 // Is makes an EndedError an ErrEnded.
 func (e *EndedError) Is(target error) bool { return target == ErrEnded }
+
+// An UnreceivedError says that a rank sent messages which their receiver had not received when both had ended.
+type UnreceivedError struct {
+	From, To int // world numbers
+	Messages int
+	What     string // the first of them; "" if unknown
+}
+
+// Error names the two ranks and the remedy.
+func (e *UnreceivedError) Error() string {
+	what := e.What
+	if what != "" {
+		what = ": " + what
+	}
+	return fmt.Sprintf("comm: rank %d has sent rank %d %s that it did not receive%s; give each Send a Recv before the ranks return",
+		e.From, e.To, ints.Counted(e.Messages, "message"), what)
+}
 
 // A Party is one side of a mismatch.
 type Party struct {

@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -21,7 +22,8 @@ const napClosing = time.Millisecond
 // have called Close and ends the library. cause is nil for a rank that ends
 // well. If any rank ends with a cause, Close waits Options.Linger for those
 // still at work and then ends them with MPI_Abort, which does not return.
-// ErrFinalize says that only the library has not ended.
+// ErrFinalize says that only the library has not ended, a backend.UnreceivedError that all is over, but that
+// this rank has not received all that was sent to it.
 // Only the world's Close is called, once, after all of its calls have returned.
 func (r *Rank) Close(cause error) error {
 	j := r.job
@@ -53,9 +55,13 @@ func (r *Rank) Close(cause error) error {
 				if err := j.allKnow(); err != nil {
 					return wrap(err)
 				}
-				if j.finished != nil {
+				j.mu.Lock()
+				lost := j.unreceived()
+				j.mu.Unlock()
+				if lost == nil && j.finished != nil {
 					j.finished()
 				}
+				return cmp.Or(lost, j.end(false))
 			}
 			return j.end(stuck)
 		}

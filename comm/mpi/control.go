@@ -44,6 +44,7 @@ const (
 	controlStacks   // see AskStacks
 	controlWhich    // see differ
 	controlSend     // answers it
+	controlSent     // comes before an end too
 )
 
 // What the cause of an abort is.
@@ -158,6 +159,10 @@ func (j *job) read(data []byte) {
 		for ; len(text) >= 16; text = text[16:] {
 			calls[binary.LittleEndian.Uint64(text)] = binary.LittleEndian.Uint64(text[8:])
 		}
+	case controlSent:
+		if len(text) >= 8 {
+			j.ending(from).sent = binary.LittleEndian.Uint64(text)
+		}
 	case controlEnd:
 		j.markEnded(from, string(text), data[1] != 0, data[1] == endDied)
 	}
@@ -265,7 +270,7 @@ func (m mismatch) Unwrap() error { return backend.ErrMismatch }
 
 // announceEnd sends all ranks the control messages of this one's end: how many collectives
 // it began on each communicator, so that they know which ones wait for it in
-// vain, and then its cause. The job's lock is held.
+// vain, how many messages it has sent each, and then its cause. The job's lock is held.
 func (j *job) announceEnd(cause error) {
 	everyone := ints.Range(j.size)
 	var counts []byte
@@ -283,6 +288,9 @@ func (j *job) announceEnd(cause error) {
 		counts = binary.LittleEndian.AppendUint64(counts, g.calls.Load())
 	}
 	flush()
+	for w, n := range j.messages(backend.SendKind) {
+		j.post(j.write(controlSent, 0, 0, 0, binary.LittleEndian.AppendUint64(nil, n)), []int{w})
+	}
 	text, stuck := "", byte(endClean)
 	if cause != nil {
 		text = cause.Error()
@@ -294,4 +302,29 @@ func (j *job) announceEnd(cause error) {
 		stuck = endStuck
 	}
 	j.post(j.write(controlEnd, stuck, 0, 0, []byte(text)), everyone)
+}
+
+// messages returns how many Sends to each rank, by world number, or Recvs from it this one began, but in communicators
+// that were freed: those have as many of both. The job's lock is held.
+func (j *job) messages(kind backend.Kind) map[int]uint64 {
+	count := map[int]uint64{}
+	for _, g := range j.groups {
+		for key, n := range g.begun {
+			if key.kind == kind {
+				count[key.rank] += n
+			}
+		}
+	}
+	return count
+}
+
+// unreceived returns an error if a rank has sent more messages to this one than it has received. The job's lock is held.
+func (j *job) unreceived() error {
+	received := j.messages(backend.RecvKind)
+	for w := range j.size {
+		if e := j.ended[w]; e != nil && e.sent > received[w] {
+			return &backend.UnreceivedError{From: w, To: j.rank, Messages: int(e.sent - received[w])}
+		}
+	}
+	return nil
 }

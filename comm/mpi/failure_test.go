@@ -63,6 +63,28 @@ func lastListensLate(ctx context.Context, r *Rank) error {
 	return nil
 }
 
+// unreceived: rank 0 sends the last rank more messages than it receives, the last of them on another communicator.
+func unreceived(ctx context.Context, r *Rank) error {
+	world := comm.NewWorld(r)
+	apart, err := world.Split(ctx, 0, -world.Rank())
+	if err != nil {
+		return err
+	}
+	last := world.Size() - 1
+	if world.Rank() == 0 {
+		for range 3 {
+			if err := comm.Send(ctx, world, []int32{1}, last); err != nil {
+				return err
+			}
+		}
+		return comm.Send(ctx, apart, []int64{2, 3}, 0)
+	}
+	if world.Rank() == last {
+		return comm.Recv(ctx, world, make([]int32, 1), 0)
+	}
+	return nil
+}
+
 // firstFails: rank 0 fails; the others learn of it in their call.
 func firstFails(ctx context.Context, r *Rank) error {
 	if r.Rank() == 0 {
@@ -255,6 +277,21 @@ func TestNoRankLeavesBeforeAllKnow(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
 		for _, n := range l.sizes(2, 3) {
 			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "end late") })
+		}
+	})
+}
+
+// The receiver of messages that it has not received says so when all is over.
+func TestUnreceivedMessagesAreTold(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, n := range l.sizes(2, 3) {
+			for _, debug := range []string{"", "0"} {
+				out, err := l.run(t, n, "unreceived", debugVariable+"="+debug, fmt.Sprintf("MPI_TEST_SIZE=%d", n))
+				want := fmt.Sprintf("rank %d: comm: rank 0 has sent rank %d 3 messages that it did not receive; give ", n-1, n-1)
+				if err == nil || strings.Count(out, "did not receive") != 1 || !strings.Contains(out, want) {
+					t.Errorf("%d ranks, debug=%s: %v, output:\n%s\nwant %q", n, debug, err, out, want)
+				}
+			}
 		}
 	})
 }

@@ -65,6 +65,7 @@ type ending struct {
 	cause string            // "" if it ended without an error
 	stuck bool              // it has given up requests
 	calls map[uint64]uint64 // collectives that it began, by group
+	sent  uint64            // messages of Send to this rank
 	seen  time.Time
 }
 

@@ -53,6 +53,7 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	"support":       saySupport,
 	"yields":        sayYields,
 	"end":           lastEnds,
+	"unreceived":    unreceived,
 	"end late":      lastListensLate,
 	"fail":          firstFails,
 	"busy":          firstFailsOthersBusy,

@@ -82,10 +82,12 @@ const (
 
 // A member holds the published state of one rank, and the futex on which others wait for it.
 type member struct {
-	step atomic.Uint64 // how many points within calls the rank has passed
-	left atomic.Uint32 // 1: the rank makes no more calls, because of an error
-	gone atomic.Uint32 // 1: the rank does not touch the region again
-	_    [line - 16]byte
+	step  atomic.Uint64 // how many points within calls the rank has passed
+	left  atomic.Uint32 // 1: the rank makes no more calls, because of an error
+	gone  atomic.Uint32 // 1: the rank does not touch the region again
+	over  atomic.Uint32 // 1: the rank's program has ended, see Leave
+	sends atomic.Uint32 // 1: the rank has sent messages
+	_     [line - 24]byte
 
 	bell     atomic.Uint32 // futex, raised to wake
 	sleepers atomic.Uint32

@@ -27,6 +27,9 @@ func (r *Rank) message(ctx context.Context, call *backend.Call) error {
 func (r *Rank) send(ctx context.Context, call *backend.Call, f backend.Fingerprint) error {
 	to := call.Root
 	c := r.region.cell(r.me, to)
+	if r.mine.sends.Load() == 0 {
+		r.mine.sends.Store(1)
+	}
 	data := call.Src.Data()
 	at, direct := r.job.arena.offset(call.Src.Ptr, len(data))
 	if !direct && len(data) > bodyBytes {
@@ -107,7 +110,6 @@ func (r *Rank) recv(ctx context.Context, call *backend.Call, f backend.Fingerpri
 // expects. If the data was in the cell itself the sender has returned already, so its line
 // is unknown.
 func (r *Rank) wrongMessage(call *backend.Call, c *cell) error {
-	sent := backend.Fingerprint{What: c.what, Count: c.count}
 	me, from := r.world[r.me], r.world[call.Root]
 	if c.summary&0xff != inSlot {
 		r.abort(failure{kind: ranksDisagree, a: me, b: from, seq: ^c.seq.Load()})
@@ -115,7 +117,7 @@ func (r *Rank) wrongMessage(call *backend.Call, c *cell) error {
 	}
 	err := backend.Mismatch(
 		call.Party(me),
-		backend.Party{Rank: from, Call: sent.String()})
+		backend.Party{Rank: from, Call: c.sent()})
 	r.abort(failure{kind: ranksUneven, text: err.Error()})
 	return r.failed(call)
 }

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	goruntime "runtime"
 	"time"
 	"unsafe"
@@ -34,6 +35,7 @@ type resources struct {
 	job      *job
 	region   *region
 	me       int
+	world    []int
 	reserved bool // this rank has reserved the region
 
 	staging      unsafe.Pointer // three blocks: two halves, and the result of a Reduce
@@ -47,10 +49,12 @@ func (e *resources) release() {
 		if e.staging != nil && !e.stillWritten {
 			e.freeStaging()
 		}
-		e.region.members[e.me].gone.Store(1) // last: from now on another communicator may get the region
 		j, n := e.job, e.region.size
 		j.mu.Lock()
 		defer j.mu.Unlock()
+		j.lost = cmp.Or(j.lost, e.unreceived())
+		delete(j.open, e)
+		e.region.members[e.me].gone.Store(1) // from now on another communicator may get the region
 		j.held -= regionBytes(n)
 		if e.reserved {
 			j.idle[n] = append(j.idle[n], e.region)

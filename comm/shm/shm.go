@@ -32,15 +32,16 @@ type job struct {
 
 	mu    sync.Mutex
 	idle  map[int][]*region // regions that this rank has reserved and no longer uses, by number of ranks
-	held  int               // bytes that communicators hold
-	fresh int               // those of them taken since the last collection
+	open  map[*resources]struct{}
+	lost  error // the first message that a communicator which is no longer used has left unreceived
+	held  int   // bytes that communicators hold
+	fresh int   // those of them taken since the last collection
 }
 
 // Rank is one rank's end of a communicator. It implements backend.Backend.
 type Rank struct {
 	parent *Rank
 	*resources
-	world []int
 
 	mine     *member
 	crowd    bool   // a rank sleeps until all have come; see crowdRanks
@@ -67,7 +68,8 @@ type Rank struct {
 // rank opens the world once, and makes its other communicators from it by Split.
 func Open(seg *control.Segment, rank int) (*Rank, error) {
 	n := seg.Ranks()
-	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm(), idle: map[int][]*region{}}
+	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm(), idle: map[int][]*region{},
+		open: map[*resources]struct{}{}}
 	j.spins, j.crowd, j.many = spins(n, seg.Cores()), crowdRanks, manyRanks
 	for r := range n {
 		base, _ := seg.Arena(r)
@@ -92,13 +94,16 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 	g.head.ranks.Store(uint32(n))
 	g.worlds()[me] = uint32(world[me])
 	r := &Rank{
-		resources: &resources{job: j, region: g, me: me}, parent: parent, world: world,
+		resources: &resources{job: j, region: g, me: me, world: world}, parent: parent,
 		mine: g.members[me], crowd: j.spins == 0 && n >= j.crowd, settles: j.spins == 0 && n > j.many,
 		quiet: j.alarm.Load() - 1, allAlive: aliveAt(j.alarm.Load()),
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), summary: make([]uint64, n), locations: make([]location, n),
 		parts: make([]backend.Part, n),
 	}
+	j.mu.Lock()
+	j.open[r.resources] = struct{}{}
+	j.mu.Unlock()
 	goruntime.AddCleanup(r, (*resources).release, r.resources)
 	j.hold(regionBytes(n))
 	return r, nil
