@@ -301,7 +301,7 @@ func TestFusedTableOutlivesItsScope(t *testing.T) {
 			table = embedding.NewTable(m, config)
 			table.Fuse(func(*dtensor.Rows) error { return nil })
 			c = embedding.NewCollection(m, embedding.CollectionTable{Config: config, Features: []string{"f"}})
-			c.Fuse(embedding.FusedOptimizer{New: newAdagrad})
+			c.Fuse(embedding.FusedOptimizer{New: newAdagrad, Rate: 0.1})
 			dtensor.Keep(append(c.Params(), table.Param())...)
 		}); err != nil {
 			return err

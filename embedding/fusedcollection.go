@@ -21,8 +21,9 @@ type FusedOptimizer struct {
 	Of []string
 	// New makes the optimizer of one table, whose rows are the one parameter: its Resident. It is
 	// called for each table.
-	New  func(params []*dtensor.Tensor) Optimizer
-	Rate float64 // see SetRate
+	New func(params []*dtensor.Tensor) Optimizer
+	// Rate is the learning rate until SetRate gives another. 0: the program calls SetRate before the first backward pass.
+	Rate float64
 	// MaxGradient bounds each element of the gradient of a table, which is the sum over the batch, as
 	// optim.ClipGradValue does: it is brought between -MaxGradient and MaxGradient. 0: there is no bound.
 	MaxGradient float64
@@ -32,7 +33,7 @@ type FusedOptimizer struct {
 type FusedOptimizers struct {
 	c          *Collection
 	optimizers []Optimizer // by table; nil: none
-	rates      []float64   // by table
+	rates      []float64   // by table; NaN: none was given
 }
 
 // Fuse gives tables optimizers and rates of their own, and has the backward pass change each
@@ -84,7 +85,9 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 		if chosen[t] == nil {
 			continue
 		}
-		f.rates[t] = chosen[t].Rate
+		if f.rates[t] = chosen[t].Rate; f.rates[t] == 0 {
+			f.rates[t] = math.NaN()
+		}
 		if f.optimizers[t] = chosen[t].New([]*dtensor.Tensor{table.Resident()}); f.optimizers[t] == nil {
 			refuse(op, "New returned no optimizer for table %q", c.nameOf(t))
 		}
@@ -105,6 +108,10 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 		}
 		limit := chosen[t].MaxGradient
 		table.Fuse(func(rows *dtensor.Rows) error {
+			if math.IsNaN(f.rates[t]) {
+				return fmt.Errorf("embedding: table %q has a fused optimizer and no rate; "+
+					"give the FusedOptimizer a Rate, or call SetRate before the step; SetRate of 0 trains nothing", c.nameOf(t))
+			}
 			if limit > 0 {
 				rows = rows.Distinct()
 				tensor.Copy(rows.Values, tensor.Clamp(rows.Values, -limit, limit))

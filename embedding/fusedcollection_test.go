@@ -83,6 +83,7 @@ func TestFusedOptimizers(t *testing.T) {
 				embedding.FusedOptimizer{Of: []string{"columns"}, New: optimizerOf("SGD"), Rate: 7},
 				embedding.FusedOptimizer{Of: []string{"f"}, New: optimizerOf("SGD")})
 			fused.SetRate(0.05, "c")
+			fused.SetRate(0, "f")
 			p, j, err := positions()
 			if err != nil {
 				return err
@@ -302,6 +303,37 @@ func TestFusedOptimizersRefuse(t *testing.T) {
 		}
 		if !slices.Equal(before, tensor.ToSlice[float32](c.Tables()[0].Weight().Local())) {
 			return errors.New("the table has changed")
+		}
+		return nil
+	})
+}
+
+// A table whose fused optimizer was given no rate is refused in the first backward pass on every rank. SetRate may give 0.
+func TestFusedOptimizerWithoutARate(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		c := embedding.NewCollection(m, shelfOn([]string{"a"}, 0).tables...)
+		fused := c.Fuse(embedding.FusedOptimizer{Of: []string{"wide"}, New: optimizerOf("SGD")})
+		j, err := someBatch(shelfFeatures, shelfRows, 5, false).place(m, shard0)
+		if err != nil {
+			return err
+		}
+		step := func() error {
+			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return c.Bags(j).Values().Sum(nil, false) }, c.Params()...)
+			return err
+		}
+		before := tensor.ToSlice[float32](c.Tables()[0].Weight().Local())
+		if err, want := step(), `table "wide" has a fused optimizer and no rate; give the FusedOptimizer a Rate, or call SetRate`; err == nil ||
+			!strings.Contains(err.Error(), want) {
+			return fmt.Errorf("got %v, want %q", err, want)
+		}
+		for _, rate := range []float64{0, 1} {
+			fused.SetRate(rate)
+			if err := step(); err != nil {
+				return err
+			}
+			if same := slices.Equal(before, tensor.ToSlice[float32](c.Tables()[0].Weight().Local())); same != (rate == 0) {
+				return fmt.Errorf("with a rate of %v the table is the same: %v", rate, same)
+			}
 		}
 		return nil
 	})
