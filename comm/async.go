@@ -15,7 +15,7 @@ type Pending struct {
 	done chan struct{}
 	err  error    // valid once done is closed
 	next *Pending // the call that was started after it; nil: none was
-	comm *Comm
+	comm *Comm    // nil: there is none
 	call Call
 	ctx  context.Context
 }
@@ -24,6 +24,9 @@ type Pending struct {
 // than once and from any goroutine.
 func (p *Pending) Wait() error {
 	p.await()
+	if p.err != nil && p.comm != nil {
+		p.comm.shared.unheard.CompareAndSwap(p, nil)
+	}
 	return p.err
 }
 
@@ -45,7 +48,7 @@ func (p *Pending) await() {
 		return
 	default:
 	}
-	waiters := &p.comm.queue.waiters
+	waiters := &p.comm.account.queue.waiters
 	waiters.Begin()
 	if r := p.comm.shared.recorder.Load(); r != nil {
 		start := time.Now()
@@ -67,15 +70,16 @@ func (p *Pending) await() {
 //	…
 //	err := p.Wait()
 func (c *Comm) Start(ctx context.Context, call Call) *Pending {
-	p := &Pending{done: make(chan struct{}), comm: c, call: call, ctx: ctx}
+	p := &Pending{done: make(chan struct{}), call: call, ctx: ctx}
 	if c.none() {
 		p.err = noComm(&call)
 		close(p.done)
 		return p
 	}
-	p.call.Start(&c.queue.waiters)
+	p.comm = c
+	p.call.Start(&c.account.queue.waiters)
 	c.shared.started.Add(1)
-	if c.queue.add(p) {
+	if c.account.queue.add(p) {
 		go c.progress(p)
 		goruntime.Gosched() // others get what they wait for now, not when this goroutine loses its processor
 	}
@@ -100,9 +104,11 @@ func (c *Comm) progress(p *Pending) {
 	for p != nil {
 		c.account.mu.Lock()
 		c.call = p.call
-		p.err = c.finish(p.ctx, &c.call)
+		if p.err = c.finish(p.ctx, &c.call); p.err != nil {
+			c.shared.unheard.CompareAndSwap(nil, p)
+		}
 		c.shared.started.Add(-1)
-		p = c.queue.end(p)
+		p = c.account.queue.end(p)
 	}
 }
 
@@ -119,13 +125,28 @@ func (q *queue) end(p *Pending) (next *Pending) {
 
 // drain returns when the queue is empty. It is inlined, so that it costs little when the queue is.
 func (c *Comm) drain() {
-	if c.queue.last.Load() != nil {
+	if c.account.queue.last.Load() != nil {
 		c.awaitAll()
 	}
 }
 
-func (c *Comm) awaitAll() {
-	for p := c.queue.last.Load(); p != nil; p = c.queue.last.Load() {
+func (c *Comm) awaitAll() { c.account.queue.awaitAll() }
+
+func (q *queue) awaitAll() {
+	for p := q.last.Load(); p != nil; p = q.last.Load() {
 		p.await()
 	}
+}
+
+// Settle returns when the calls that this rank has started have ended, on all communicators of its world. Its
+// error is that of a call whose Wait the program has not called.
+func (i Internals) Settle() error {
+	s := i.c.shared
+	for _, a := range s.ledger.open() {
+		a.queue.awaitAll()
+	}
+	if p := s.unheard.Load(); p != nil {
+		return p.err
+	}
+	return nil
 }

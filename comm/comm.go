@@ -20,7 +20,6 @@ type Comm struct {
 	shared     *shared
 	memory     mem.Allocator
 	backend    Backend
-	queue      queue
 
 	account *account // its lock is held during a call, and guards what follows
 	call    Call     // the call in progress, here so that a call allocates nothing
@@ -64,7 +63,7 @@ func newComm(name string, s *shared, b Backend, rank int, world []int, memory me
 		b = &solo{world: world[0]}
 	}
 	c := &Comm{name: name, shared: s, backend: b, rank: rank, size: len(world), world: world, memory: memory}
-	c.account = s.ledger.open(c)
+	c.account = s.ledger.add(c)
 	return c
 }
 

@@ -14,6 +14,7 @@ import (
 // for Stats.
 type account struct {
 	mu     sync.Mutex // guards the Comm too
+	queue  queue
 	kinds  [Kinds]Count
 	causes map[Cause]*Count
 
@@ -111,8 +112,8 @@ type ledger struct {
 	past     Stats
 }
 
-// open returns an account for c.
-func (l *ledger) open(c *Comm) *account {
+// add returns an account for c.
+func (l *ledger) add(c *Comm) *account {
 	a := new(account)
 	l.mu.Lock()
 	l.accounts[a] = struct{}{}
@@ -141,6 +142,13 @@ func (l *ledger) stats() Stats {
 		a.addTo(&s)
 	}
 	return s
+}
+
+// open returns the accounts of the communicators that may be in use.
+func (l *ledger) open() []*account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.accounts))
 }
 
 // Stats returns what this rank has called so far on all communicators split

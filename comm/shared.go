@@ -14,6 +14,7 @@ type shared struct {
 	recorder atomic.Pointer[Recording]
 	wrap     atomic.Pointer[func(Backend, []int) Backend] // see Internals.Wrap; nil: none
 	started  atomic.Int64                                 // see Internals.Started
+	unheard  atomic.Pointer[Pending]                      // the first call that was started and failed, unless Wait has returned its error
 }
 
 func newShared() *shared {

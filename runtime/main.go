@@ -56,7 +56,8 @@
 // # How a rank ends
 //
 //	f returns nil, or      exit status 0; a collective that others call later fails, naming this rank
-//	flag.ErrHelp           (it first waits for saves of package checkpoint). A line on standard error says
+//	flag.ErrHelp           (it first waits for saves of package checkpoint, and for calls that Start began: an
+//	                       error that no Wait has returned is as if f had). A line on standard error says
 //	                       so if a call on world has failed before
 //	f returns an error,    one line on standard error, which gorun prints; pending and later
 //	or throws one          collectives of all ranks fail with it; exit status 1
@@ -200,6 +201,9 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	}
 	if err == nil {
 		err = ends.end()
+	}
+	if err == nil {
+		err = r.world.Internals().Settle()
 	}
 	return r.leave(ctx, stop, err)
 }

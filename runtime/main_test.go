@@ -105,6 +105,25 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			goruntime.Goexit() // what t.Fatal does
 			return nil
 		}),
+		// started has ranks start a call and return without a Wait for it: all of them an AllReduce, rank 1 alone, or each a
+		// Recv. With heard it waits.
+		"started": func(ctx context.Context, world *comm.Comm) error {
+			x := make([]float32, 1<<20)
+			call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(x), Src: comm.Of(x)}
+			switch how := os.Args[2]; {
+			case how == "recv":
+				call = comm.Call{Kind: comm.RecvKind, Root: 1 - world.Rank(), Dst: comm.Of(x)}
+			case how != "all" && world.Rank() != 1:
+				return nil
+			}
+			p := world.Start(ctx, call)
+			if os.Args[2] == "heard" {
+				if err := p.Wait(); err == nil {
+					return errors.New("the call has not failed")
+				}
+			}
+			return nil
+		},
 		// unreceived has rank 0 send the last rank a message that it does not receive, after a while if its arguments say late, and
 		// on a communicator of its own if they say apart.
 		"unreceived": func(ctx context.Context, world *comm.Comm) error {
