@@ -288,6 +288,44 @@ var composed = map[string]func(in []T) T{
 		l := positive(x).Cholesky()
 		return l.Transpose(-2, -1).SolveTriangular(l.SolveTriangular(b, false), true)
 	}),
+	"cholesky_inverse": one(func(x T) T {
+		l := positive(x).Cholesky()
+		n, mesh := l.Dim(-1), l.Mesh()
+		ones := dtensor.Arange(mesh, tensor.Int64, 0, n, mesh.Every(layout.Replicate())...).OneHot(n, l.DType())
+		return l.Transpose(-2, -1).SolveTriangular(l.SolveTriangular(ones.Expand(l.Shape()...), false), true)
+	}),
+	"fmax": two(func(a, b T) T { return fmax(fmax(a.AddScalar(-0.2).Log(), b), b.AddScalar(-0.1).Log()) }),
+	"nanmedian": one(func(x T) T {
+		x = x.AddScalar(-0.1).Log()
+		k := x.Compare(kernel.OpEq, x).Cast(tensor.Int64).Sum([]int{0}, true).AddScalar(-1).Relu().ShiftRight(list(x.Mesh(), 1))
+		s, _ := x.Sort(0, false)
+		return s.Gather(0, k).Squeeze(0)
+	}),
+	"searchsorted": two(func(edges, v T) T {
+		edges, _ = edges.Sort(0, false)
+		return edges.Compare(kernel.OpLt, v.Unsqueeze(-1)).Cast(tensor.Int64).Sum([]int{-1}, false)
+	}),
+	"addr": func(in []T) T {
+		c, a, b, beta, alpha := in[0], in[1], in[2], 0.2, 0.3
+		return c.Scale(beta).Add(dtensor.Einsum("i,j->ij", a, b).Scale(alpha))
+	},
+	"addbmm": func(in []T) T {
+		c, a, b, beta, alpha := in[0], in[1], in[2], 0.2, 0.3
+		return c.Scale(beta).Add(dtensor.Einsum("bij,bjk->ik", a, b).Scale(alpha))
+	},
+	"ldexp": two(func(x, e T) T { e = e.Detach().Scale(4).Round(); return x.Mul(e.Exp2()) }),
+	"dist":  two(func(a, b T) T { return a.Sub(b).Norm(2, nil, false) }),
+	"local_response_norm": one(func(x T) T {
+		n, c, alpha, beta, k := 3, x.Dim(1), 0.5, 0.75, 1.0
+		sums := x.Square().Pad(1, n/2, (n-1)/2, 0).Cumsum(1).Pad(1, 1, 0, 0)
+		sums = sums.Narrow(1, n, c).Sub(sums.Narrow(1, 0, c))
+		return x.Div(sums.Scale(alpha / float64(n)).AddScalar(k).PowScalar(beta))
+	}),
+	"diagonal_scatter": two(func(x, v T) T {
+		n, mesh := v.Dim(0), v.Mesh()
+		on := dtensor.Arange(mesh, tensor.Int64, 0, n, mesh.Every(layout.Replicate())...).OneHot(n, tensor.Bool)
+		return on.Where(v.Unsqueeze(1).Expand(n, n), x)
+	}),
 	"renorm": one(func(x T) T {
 		m, n := 0.8, x.Norm(2, []int{1}, true)
 		return x.Mul(n.CompareScalar(kernel.OpGt, m).Where(n.AddScalar(1e-7).PowScalar(-1).Scale(m), n.PowScalar(0)))
@@ -331,6 +369,9 @@ var composed = map[string]func(in []T) T{
 
 func xlogy(x, y T) T { return x.Mul(y.MaskedFill(x.CompareScalar(kernel.OpEq, 0), 1).Log()) }
 func logit(x T) T    { return x.Log().Sub(x.Neg().Log1p()) }
+func fmax(a, b T) T {
+	return a.Compare(kernel.OpNe, a).Where(b, b.Compare(kernel.OpNe, b).Where(a, a.Maximum(b)))
+}
 func sinc(x T) T {
 	p := x.Scale(math.Pi).MaskedFill(x.CompareScalar(kernel.OpEq, 0), 1e-20)
 	return p.Sin().Div(p)
