@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -41,6 +42,7 @@ func TestStoredInBlocks(t *testing.T) {
 					if err := rows.ReadRows(0, got); err != nil || !bytes.Equal(got, want) {
 						panic(fmt.Sprintf("%d ranks, %v: the blocks differ, %v", ranks, shape, err))
 					}
+					runtime.KeepAlive(twin) // want is its memory
 				})
 			})
 		}

@@ -3,6 +3,7 @@ package tensor
 import (
 	"bytes"
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 	"unsafe"
@@ -156,6 +157,8 @@ func TestCastTo(t *testing.T) {
 
 // sameBits reports whether two tensors have the same type and bits.
 func sameBits(a, b *Tensor) bool {
+	defer runtime.KeepAlive(a) // an address is no reference
+	defer runtime.KeepAlive(b)
 	x, y := unsafe.Slice((*byte)(a.Ptr()), a.Bytes()), unsafe.Slice((*byte)(b.Ptr()), b.Bytes())
 	return a.DType() == b.DType() && bytes.Equal(x, y)
 }
