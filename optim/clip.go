@@ -244,10 +244,11 @@ func addMesh(meshes []*dtensor.Mesh, m *dtensor.Mesh) []*dtensor.Mesh {
 	return append(meshes, m)
 }
 
-// allReduce sets each of v to op of it over the ranks of c.
-func allReduce(m *dtensor.Mesh, c *comm.Comm, op comm.Op, cause string, v []float64) {
+// allReduce sets each of v to op of it over the ranks of c. call has the cause, and what else ranks compare.
+func allReduce[T comm.Elem](m *dtensor.Mesh, c *comm.Comm, op comm.Op, call comm.Call, v []T) {
 	buf := comm.Of(v)
-	m.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: buf, Src: buf, Cause: cause})
+	call.Kind, call.Op, call.Dst, call.Src = comm.AllReduceKind, op, buf, buf
+	m.Do(c, call)
 }
 
 // A clip is the limit of a ClipGradNorm, which all ranks have to give: its calls carry it.
@@ -255,18 +256,16 @@ type clip float64
 
 func (limit clip) String() string { return fmt.Sprintf("a limit of %v", float64(limit)) }
 
-// do makes a call of ClipGradNorm.
-func (limit clip) do(m *dtensor.Mesh, c *comm.Comm, call comm.Call) {
+// call is what all calls of ClipGradNorm have.
+func (limit clip) call() comm.Call {
 	bits := math.Float64bits(float64(limit))
-	call.Cause, call.Facts, call.Subject = "ClipGradNorm", uint32(bits^bits>>32)*2654435761>>8, limit
-	m.Do(c, call)
+	return comm.Call{Cause: "ClipGradNorm", Facts: uint32(bits^bits>>32) * 2654435761 >> 8, Subject: limit}
 }
 
 // allReduceOne returns op of v over the ranks of c.
 func (limit clip) allReduceOne(m *dtensor.Mesh, c *comm.Comm, op comm.Op, v float64) float64 {
 	all := []float64{v}
-	buf := comm.Of(all)
-	limit.do(m, c, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: buf, Src: buf})
+	allReduce(m, c, op, limit.call(), all)
 	return all[0]
 }
 

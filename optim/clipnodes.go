@@ -210,8 +210,8 @@ func addTo(dst, src []float64) {
 }
 
 // sumsOfNodes returns the sum of the squares of each of some tensors on one mesh. The ranks send their nodes of all of them in
-// one call, which do makes, and each adds them up in pairs.
-func sumsOfNodes(do func(m *dtensor.Mesh, c *comm.Comm, call comm.Call), m *dtensor.Mesh, list []nodes) []float64 {
+// one call, which has the cause and what else ranks compare, and each adds them up in pairs.
+func sumsOfNodes(call comm.Call, m *dtensor.Mesh, list []nodes) []float64 {
 	var mine []float64
 	at, ranks := make([]int, len(list)), 1
 	for k, n := range list {
@@ -231,7 +231,8 @@ func sumsOfNodes(do func(m *dtensor.Mesh, c *comm.Comm, call comm.Call), m *dten
 	all := mine
 	if ranks > 1 {
 		all = make([]float64, ranks*len(mine))
-		do(m, m.Comm(), comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine)})
+		call.Kind, call.Dst, call.Src = comm.AllGatherKind, comm.Of(all), comm.Of(mine)
+		m.Do(m.Comm(), call)
 	}
 	sums := make([]float64, len(list))
 	for k, n := range list {
@@ -279,7 +280,7 @@ func pairwiseSquares(limit clip, meshes []*dtensor.Mesh, params int, pieces []pi
 				numbers, list = append(numbers, p.param), append(list, p.nodes)
 			}
 		}
-		for k, sum := range sumsOfNodes(limit.do, m, list) {
+		for k, sum := range sumsOfNodes(limit.call(), m, list) {
 			sums[numbers[k]] = sum
 		}
 	}
@@ -289,8 +290,7 @@ func pairwiseSquares(limit clip, meshes []*dtensor.Mesh, params int, pieces []pi
 		for i, sum := range sums {
 			all[i] = math.Float64bits(sum)
 		}
-		buf := comm.Of(all)
-		limit.do(meshes[0], parent, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: buf, Src: buf})
+		allReduce(meshes[0], parent, comm.Max, limit.call(), all)
 		for i, b := range all {
 			sums[i] = math.Float64frombits(b)
 		}

@@ -137,7 +137,7 @@ func sumOfShards(cause string, all []change, sums [][2]float64, parts [][2]nodes
 				flat = append(flat, own[:]...)
 			}
 		}
-		allReduce(m, m.Group(names...), comm.Sum, cause, flat)
+		allReduce(m, m.Group(names...), comm.Sum, comm.Call{Cause: cause}, flat)
 		for k, p := range pieces {
 			if p.mesh == m {
 				sums[k] = [2]float64(flat)
@@ -158,10 +158,7 @@ func sumOfParts(cause string, m *dtensor.Mesh, all []change, sums [][2]float64, 
 			list = append(list, parts[k][:]...)
 		}
 	}
-	flat := sumsOfNodes(func(m *dtensor.Mesh, c *comm.Comm, call comm.Call) {
-		call.Cause = cause
-		m.Do(c, call)
-	}, m, list)
+	flat := sumsOfNodes(comm.Call{Cause: cause}, m, list)
 	for k, c := range all {
 		if c.param.Mesh() == m {
 			sums[k] = [2]float64(flat)

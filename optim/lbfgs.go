@@ -351,7 +351,7 @@ func (l *LBFGS) overRanks(op comm.Op, of func(i int) float64) float64 {
 	}
 	if names := axisNames(mesh, axes); len(names) > 0 {
 		all := []float64{total}
-		allReduce(mesh, mesh.Group(names...), op, l.name, all)
+		allReduce(mesh, mesh.Group(names...), op, comm.Call{Cause: l.name}, all)
 		total = all[0]
 	}
 	return total
