@@ -61,7 +61,7 @@ func (c *Collection) Fuse(optimizers ...FusedOptimizer) *FusedOptimizers {
 		switch {
 		case o.New == nil:
 			refuse(op, "the optimizer of %s has no New; give the function that makes it", quoted(o.Of, "all other tables"))
-		case !finite(o.Rate) || o.Rate < 0:
+		case !validRate(o.Rate):
 			refuse(op, "the rate of %s is %v; give a finite number that is not negative", quoted(o.Of, "all other tables"), o.Rate)
 		case !(o.MaxGradient >= 0):
 			refuse(op, "the MaxGradient of %s is %v; give a positive one, or 0 for no bound", quoted(o.Of, "all other tables"), o.MaxGradient)
@@ -164,7 +164,8 @@ func quoted(names []string, none string) string {
 	return someOf(list, 60)
 }
 
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+// validRate reports whether a learning rate is one.
+func validRate(rate float64) bool { return rate >= 0 && !math.IsInf(rate, 0) }
 
 // SetRate sets the learning rate of tables, or of those of features, from the next backward
 // pass on; without names of all that have an optimizer. All ranks set the same. It throws an
@@ -172,7 +173,7 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 // optimizer.
 func (f *FusedOptimizers) SetRate(rate float64, of ...string) {
 	const op = "SetRate"
-	if !finite(rate) || rate < 0 {
+	if !validRate(rate) {
 		refuse(op, "the rate of %s is %v; give a finite number that is not negative", quoted(of, "all tables"), rate)
 	}
 	tables := make([]int, len(of))

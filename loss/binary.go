@@ -139,8 +139,14 @@ func wantProbabilities(op string, p *dtensor.Tensor) {
 		at[d] += offset[d]
 	}
 	err := &Error{Op: op, Detail: fmt.Sprintf("the probability at %v is %v; give numbers from 0 to 1, as Sigmoid does", at, list[i])}
-	if slices.ContainsFunc(p.Placements(), layout.Placement.IsShard) {
-		p.Mesh().Comm().Abort(err)
+	refuseElement(p.Mesh(), err, slices.ContainsFunc(p.Placements(), layout.Placement.IsShard))
+}
+
+// refuseElement throws what is wrong with an element. divided says that other ranks do not have it: then they cannot see it, and
+// the mesh is aborted.
+func refuseElement(m *dtensor.Mesh, err *Error, divided bool) {
+	if divided {
+		m.Comm().Abort(err)
 	}
 	fault.Throw(err)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -164,8 +163,5 @@ func (p *sharding) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
 func (p *sharding) refuseNaN(position int) {
 	err := &Error{Op: "Sample", Detail: fmt.Sprintf("a logit of position %d is NaN; look for the operator that made it with %s=1",
 		position, dtensor.AnomalyVar)}
-	if p.batchGroup != nil {
-		p.mesh.Comm().Abort(err)
-	}
-	fault.Throw(err)
+	refuseElement(p.mesh, err, p.batchGroup != nil)
 }

@@ -43,6 +43,13 @@ func (e *resources) unreceived() error {
 	return nil
 }
 
+// hasSent notes that the rank has sent messages. It writes the line, which the others read, only once.
+func (m *member) hasSent() {
+	if m.sends.Load() == 0 {
+		m.sends.Store(1)
+	}
+}
+
 // full reports whether the cell holds a message that nobody has received and whose sender has gone on.
 func (c *cell) full() bool { return c.seq.Load() > c.taken.Load() && c.summary&0xff == inSlot }
 

@@ -27,9 +27,7 @@ func (r *Rank) message(ctx context.Context, call *backend.Call) error {
 func (r *Rank) send(ctx context.Context, call *backend.Call, f backend.Fingerprint) error {
 	to := call.Root
 	c := r.region.cell(r.me, to)
-	if r.mine.sends.Load() == 0 {
-		r.mine.sends.Store(1)
-	}
+	r.mine.hasSent()
 	data := call.Src.Data()
 	at, direct := r.job.arena.offset(call.Src.Ptr, len(data))
 	if !direct && len(data) > bodyBytes {

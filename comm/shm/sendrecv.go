@@ -16,9 +16,7 @@ func (r *Rank) SendRecv(ctx context.Context, send, recv *backend.Call) error {
 	to, f := send.Root, send.Fingerprint()
 	r.log(send, 0, f)
 	c := r.region.cell(r.me, to)
-	if r.mine.sends.Load() == 0 {
-		r.mine.sends.Store(1)
-	}
+	r.mine.hasSent()
 	if err := r.await(ctx, send, to, &c.taken, r.sent[to]); err != nil {
 		return err
 	}
